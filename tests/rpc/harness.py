@@ -234,12 +234,15 @@ class Harness:
     async def stream(
         self, request: Message | bytes, *, token: str | None = ALL, timeout: float = SECONDS
     ) -> AsyncIterator[bytes]:
-        """The frames of StreamProgress as bytes."""
+        """The frames of StreamProgress as bytes. Whoever is cancelled, or wants no more, is gone at once."""
         data = request if isinstance(request, bytes) else request.SerializeToString()
         path = "/jackline.v1.RunService/StreamProgress"
         call = self.unary_stream(path)(data, metadata=self.metadata(token), timeout=timeout)
-        async for frame in call:
-            yield frame
+        try:
+            async for frame in call:
+                yield frame
+        finally:
+            call.cancel()  # a task that is cancelled before its first frame leaves the call as it is
 
     async def stream_refused(self, request: Message | bytes, **options: Any) -> Ended:
         """A stream that has to end by a status with exactly one ErrorInfo."""

@@ -168,9 +168,9 @@ async def test_fixed_fields_win_and_their_templates_are_filled(there: Scene, sho
 
 
 async def test_a_write_that_is_late_is_uncertain_and_a_read_is_not(there: Scene, shop: Till):
-    late = await there.call("Charge", {"hold_ns": str(10**11)}, effect=Effect.WRITE, timeout_ms=1_000)
+    late = await there.call("Charge", {"hold_ns": str(10**11)}, effect=Effect.WRITE, timeout_ms=2_500)
     assert (late.ending, late.timed_out) == (ToolEnding.UNCERTAIN, True)
-    late = await there.call("Refund", {"hold_ns": str(10**11)}, effect=Effect.READ, timeout_ms=1_000)
+    late = await there.call("Refund", {"hold_ns": str(10**11)}, effect=Effect.READ, timeout_ms=2_500)
     assert (late.ending, late.timed_out) == (ToolEnding.FAILED, True)
     async with asyncio.timeout(10):  # the till writes first, however slow its disk is
         while len(shop.entries()) < 2:
