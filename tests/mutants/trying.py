@@ -29,6 +29,8 @@ from tests.mutants.catalogue import ROOT, BadCatalogue, Mutant
 from tests.mutants.warm import PROFILE
 
 TIMEOUT_S = 300
+SWAPPED_S = 100
+"""How long a run may take that proves something only if it is red. One that hangs is made again afresh."""
 PATIENCE_S = 6.0
 PATIENCE_TIMES = 4
 """How long the test of a fault may take: so much, and so many times what it takes without the fault."""
@@ -162,7 +164,7 @@ class _Copy:
         try:
             self._tried += 1
             with _changed(self._folder / mutant.file, mutant, number=self._tried) as change:
-                ran = self._pytest(*options, change=change, swapped=True)
+                ran = self._pytest(*options, change=change, swapped=True, within_s=SWAPPED_S)
                 if ran.code != 1:  # whatever else it was, what is imported with the fault in it decides
                     ran = self._pytest(*options, change=change)
         except BadCatalogue as error:
