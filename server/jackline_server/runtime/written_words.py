@@ -1,9 +1,9 @@
 """What people write in commands, as it may be stored where a plan masks personal data.
 
-Owns which mask holds for which words. What is said to a run is masked like its input; what becomes the output
-or the error of a call, like results of tools as well; what a tool is given, like arguments. Does not own what
-is recognised (a `Masks`), nor which commands are taken (`controlling`): what is masked is what is looked at
-there, and nothing else is ever stored.
+Owns which mask holds for which words. What is said to a run is masked like its input; what of it becomes the
+output or the error of a call, like results of tools as well; a result that is submitted, like those alone;
+what a tool is given, like arguments. Does not own what is recognised (a `Masks`), nor which commands are
+taken (`controlling`): what is masked is what is looked at there, and nothing else is ever stored.
 """
 
 import hashlib

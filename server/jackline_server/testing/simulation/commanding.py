@@ -5,7 +5,6 @@ Owns the dice of such commands, which are their own, so that worlds without any 
 
 import asyncio
 import hashlib
-import random
 from collections.abc import Sequence
 
 from jackline_server.core.commands import Abort, Action, Pause, Resume, Steer, kind_of
@@ -14,6 +13,7 @@ from jackline_server.runtime.bulk_control import BulkControl, BulkDone, BulkResu
 from jackline_server.runtime.kill_switch import LIVING
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery
 from jackline_server.testing.simulation.clients import Client, Notebook, with_receipt
+from jackline_server.testing.simulation.dice import dice_for
 from jackline_server.testing.simulation.wishes import caller
 from jackline_server.testing.simulation.workers import Deployment
 from jackline_server.testing.validators.acts import BulkPage
@@ -40,8 +40,7 @@ class Commanding:
     """What the operator does, in one world."""
 
     def __init__(self, deployment: Deployment, notebook: Notebook) -> None:
-        seed = "many runs " + "".join(plan.digest for plan in deployment.plans.values())
-        self._chance = random.Random(seed)  # noqa: S311 - chance of a simulation
+        self._chance = dice_for("many runs ", deployment.plans)
         self._deployment = deployment
         self._notebook = notebook
         self.happens = self._chance.random() < _SHARE

@@ -28,6 +28,7 @@ from jackline_server.core.plan import (
 )
 from jackline_server.runtime.store_ports import StoredEvent
 from jackline_server.testing import plans
+from jackline_server.testing.simulation.dice import dice_for
 
 _SHARE = 0.3
 """So many of the worlds have families."""
@@ -48,7 +49,7 @@ _DEPTHS = (0, 1, 2, 2, 2)
 
 def with_families(known: Mapping[str, Plan]) -> dict[str, Plan]:
     """The workflows of a world, some of which start each other; or as they are."""
-    chance = random.Random("families " + "".join(plan.digest for plan in known.values()))  # noqa: S311 - of a simulation
+    chance = dice_for("families ", known)
     if chance.random() >= _SHARE:
         return dict(known)
     names = sorted(known)

@@ -4,11 +4,11 @@ Owns the dice of the switch, which are their own, so that worlds without it stay
 """
 
 import asyncio
-import random
 
 from jackline_server.runtime.assembly import Runtime
 from jackline_server.runtime.kill_switch import Switched
 from jackline_server.testing.simulation.clients import Client, Notebook
+from jackline_server.testing.simulation.dice import dice_for
 from jackline_server.testing.simulation.wishes import caller, draw_wish
 from jackline_server.testing.simulation.workers import Deployment
 from jackline_server.testing.validators.acts import Switching
@@ -25,8 +25,7 @@ class Killing:
     """What the operator does, in one world."""
 
     def __init__(self, deployment: Deployment, notebook: Notebook) -> None:
-        seed = "kill switch " + "".join(plan.digest for plan in deployment.plans.values())
-        self._chance = random.Random(seed)  # noqa: S311 - chance of a simulation
+        self._chance = dice_for("kill switch ", deployment.plans)
         self._deployment = deployment
         self._notebook = notebook
         self.happens = self._chance.random() < _SHARE

@@ -3,11 +3,11 @@
 Owns the dice of owners, which are their own, so that worlds without any stay as they are.
 """
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jackline_server.core.plan import Plan
+from jackline_server.testing.simulation.dice import dice_for
 
 _SHARE = 0.15
 """So many of the worlds have owners."""
@@ -36,8 +36,7 @@ class Ownership:
     """Who owns what, in one world."""
 
     def __init__(self, plans: Mapping[str, Plan]) -> None:
-        seed = "owners " + "".join(plan.digest for plan in plans.values())
-        self._chance = random.Random(seed)  # noqa: S311 - chance of a simulation
+        self._chance = dice_for("owners ", plans)
         self.are_there = self._chance.random() < _SHARE
 
     def of_a_run(self) -> Sequence[Sequence[Stay]]:

@@ -6,7 +6,6 @@ everything the process was about to do and cuts its line to the store; nothing o
 
 import asyncio
 import contextvars
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from jackline_server.runtime.use_cases import Frame
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FixedCompiler
 from jackline_server.testing.simulation.conversing import Conversations
+from jackline_server.testing.simulation.dice import dice_for
 from jackline_server.testing.simulation.families import LEAF
 from jackline_server.testing.simulation.faulty_store import Line, faulty
 from jackline_server.testing.simulation.loop import PROCESS, Process, VirtualLoop
@@ -49,7 +49,7 @@ LONG_LEASE_MS = 30_000
 
 def _places(name: str, known: Mapping[str, Plan]) -> Places:
     """Few places at the model, by dice of their own, so that all others fall as they fell."""
-    chance = random.Random(name + "".join(plan.digest for plan in known.values()))  # noqa: S311 - of a simulation
+    chance = dice_for(name, known)
     profile = ModelProfile(
         concurrency=chance.choice((1, 2, 32, 32)),
         requests_per_minute=chance.choice((None, None, None, 20)),
