@@ -16,6 +16,9 @@ _DECIDING = _ANSWERS | {"adjust_bounds"}
 _ORDINARY = frozenset({"default", "outcome"})
 """Why a step of the flow ends that did what it is there for."""
 
+_OF_A_STEP = "question"
+"""The kind of question that a step asks; others about its call are an approval's or a supervisor's."""
+
 _NO_ASKS = Asks()
 
 
@@ -146,6 +149,8 @@ class _Asking:
         if call not in self._calls:
             return
         if event.kind == "interrupt_raised":
+            if event.fields["kind"] != _OF_A_STEP:
+                return  # whether the call may go on is not what it asks
             self._asked[str(event.fields["interrupt_id"])] = call
         decided = self._decided.get(call)
         if decided is None:
