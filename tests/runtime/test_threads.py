@@ -406,15 +406,34 @@ async def test_a_run_that_was_paused_while_it_waited_is_paused_when_its_turn_com
         await here.asked.wait()
         waiting = await start(jackline, "two", on_busy=OnBusy.ENQUEUE)
         await jackline.control(waiting.row.run_id, Pause(), wait=Stage.SETTLED)
-        assert await phase(jackline, waiting.row.run_id) is Phase.QUEUED
+        assert await phase(jackline, waiting.row.run_id) is Phase.PAUSED
         here.gate.set()
         await jackline.control(
             first.row.run_id, Abort(mode=AbortMode.NOW, skip_routes=False), wait=Stage.SETTLED
         )
-        await until(jackline, waiting.row.run_id, MessagesAppended)
         assert await phase(jackline, waiting.row.run_id) is Phase.PAUSED
         await jackline.control(waiting.row.run_id, Resume())
         log = await jackline.follow(waiting.row.run_id)
+    assert end_of(log).phase is Phase.SUCCEEDED
+    assert len(facts(log, MessagesAppended)) == 1
+
+
+async def test_a_run_that_was_paused_and_resumed_while_it_waited_begins_when_its_turn_comes(
+    here: Scene,
+) -> None:
+    async with here.running() as jackline:
+        first = await start(jackline, "one")
+        await here.asked.wait()
+        waiting = (await start(jackline, "two", on_busy=OnBusy.ENQUEUE)).row.run_id
+        for action, expected in ((Pause(), Phase.PAUSED), (Resume(), Phase.QUEUED)):
+            await jackline.control(waiting, action, wait=Stage.EFFECTIVE)
+            assert await phase(jackline, waiting) is expected
+        assert len(here.models.requests) == 1
+        here.gate.set()
+        await jackline.control(
+            first.row.run_id, Abort(mode=AbortMode.NOW, skip_routes=False), wait=Stage.SETTLED
+        )
+        log = await jackline.follow(waiting)
     assert end_of(log).phase is Phase.SUCCEEDED
 
 
@@ -426,7 +445,6 @@ async def test_a_run_that_is_aborted_before_its_first_step_leaves_what_the_user_
         waiting = await start(jackline, "two", on_busy=OnBusy.ENQUEUE)
         await jackline.control(waiting.row.run_id, Pause(), wait=Stage.SETTLED)
         await jackline.control(first.row.run_id, abort, wait=Stage.SETTLED)
-        await until(jackline, waiting.row.run_id, MessagesAppended)
         await jackline.control(waiting.row.run_id, abort, wait=Stage.SETTLED)
         page = await conversation(jackline)
     assert said(page)[-1] == 'user: {"input":{"message":"two"}}'

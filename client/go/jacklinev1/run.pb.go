@@ -32,11 +32,11 @@ type RunState int32
 const (
 	// Never sent.
 	RunState_RUN_STATE_UNSPECIFIED RunState = 0
-	// Accepted and durable; waits for a free place on a worker.
+	// Accepted and durable; waits for a free place on a worker, for its time or for its turn in a thread.
 	RunState_RUN_STATE_QUEUED RunState = 1
 	// A worker drives it.
 	RunState_RUN_STATE_RUNNING RunState = 2
-	// Held by a pause; continues on resume.
+	// Held by a pause, before its time or its turn too; continues on resume.
 	RunState_RUN_STATE_PAUSED RunState = 3
 	// An interrupt is open; continues when it is answered or expires.
 	RunState_RUN_STATE_WAITING RunState = 4

@@ -462,11 +462,9 @@ class RunState:
         """Where the run stands."""
         if self.finished is not None:
             return self.finished.phase
-        if self.epoch == 0 or self.waits_for_turn:
-            return Phase.QUEUED
         if self.oversight.paused:
             return Phase.PAUSED
-        if self.is_delayed:
+        if self.epoch == 0 or self.waits_for_turn or self.is_delayed:
             return Phase.QUEUED
         return Phase.WAITING if self.oversight.interrupts or self.has_children else Phase.RUNNING
 

@@ -31,11 +31,11 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     RUN_STATE_UNSPECIFIED: _RunState.ValueType  # 0
     """Never sent."""
     RUN_STATE_QUEUED: _RunState.ValueType  # 1
-    """Accepted and durable; waits for a free place on a worker."""
+    """Accepted and durable; waits for a free place on a worker, for its time or for its turn in a thread."""
     RUN_STATE_RUNNING: _RunState.ValueType  # 2
     """A worker drives it."""
     RUN_STATE_PAUSED: _RunState.ValueType  # 3
-    """Held by a pause; continues on resume."""
+    """Held by a pause, before its time or its turn too; continues on resume."""
     RUN_STATE_WAITING: _RunState.ValueType  # 4
     """An interrupt is open; continues when it is answered or expires."""
     RUN_STATE_SUCCEEDED: _RunState.ValueType  # 5
@@ -55,11 +55,11 @@ class RunState(_RunState, metaclass=_RunStateEnumTypeWrapper):
 RUN_STATE_UNSPECIFIED: RunState.ValueType  # 0
 """Never sent."""
 RUN_STATE_QUEUED: RunState.ValueType  # 1
-"""Accepted and durable; waits for a free place on a worker."""
+"""Accepted and durable; waits for a free place on a worker, for its time or for its turn in a thread."""
 RUN_STATE_RUNNING: RunState.ValueType  # 2
 """A worker drives it."""
 RUN_STATE_PAUSED: RunState.ValueType  # 3
-"""Held by a pause; continues on resume."""
+"""Held by a pause, before its time or its turn too; continues on resume."""
 RUN_STATE_WAITING: RunState.ValueType  # 4
 """An interrupt is open; continues when it is answered or expires."""
 RUN_STATE_SUCCEEDED: RunState.ValueType  # 5

@@ -1205,7 +1205,7 @@ export enum RunState {
   UNSPECIFIED = 0,
 
   /**
-   * Accepted and durable; waits for a free place on a worker.
+   * Accepted and durable; waits for a free place on a worker, for its time or for its turn in a thread.
    *
    * @generated from enum value: RUN_STATE_QUEUED = 1;
    */
@@ -1219,7 +1219,7 @@ export enum RunState {
   RUNNING = 2,
 
   /**
-   * Held by a pause; continues on resume.
+   * Held by a pause, before its time or its turn too; continues on resume.
    *
    * @generated from enum value: RUN_STATE_PAUSED = 3;
    */
