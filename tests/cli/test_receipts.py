@@ -100,6 +100,21 @@ async def test_what_was_waited_for_in_vain_is_named(console: Console, service: S
     assert (waited.code, at_once.code) == (ExitCode.UNFINISHED, ExitCode.OK)
 
 
+async def test_guidance_for_a_run_that_has_not_begun_says_when_it_begins_or_what_it_waits_for(
+    console: Console, service: ScriptedService
+) -> None:
+    pending = Receipt(command_id="c1", stage=ReceiptStage.RECEIPT_STAGE_ACCEPTED)
+    service.script("Control", *[wire.ControlResponse(receipt=pending)] * 2)
+    queued, delayed = (Run(run_id=RUN_ID, state=RunState.RUN_STATE_QUEUED) for _ in range(2))
+    delayed.start_time.FromSeconds(1_800_000_000)
+    service.script("GetRun", wire.GetRunResponse(run=delayed), wire.GetRunResponse(run=queued))
+    later = await console.run("steer", RUN_ID, "slowly")
+    waits = await console.run("steer", RUN_ID, "slowly")
+    assert "begins at 2027-01-15 08:00:00 UTC" in later.out
+    assert "waits for a place" in waits.out
+    assert (later.code, waits.code) == (ExitCode.UNFINISHED, ExitCode.UNFINISHED)
+
+
 @pytest.mark.parametrize(
     ("words", "stage"),
     [

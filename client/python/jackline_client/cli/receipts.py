@@ -17,7 +17,7 @@ from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
-from jackline_client.cli.wording import enum_word
+from jackline_client.cli.wording import enum_word, stamp
 from jackline_client.errors import JacklineError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ async def _was_followed(client: "JacklineClient", sequence: int, asked: Asked) -
 
 
 async def _standing(client: "JacklineClient", asked: Asked) -> str:
-    """What the run waits for and which command ends that; empty if nothing, or if it can't be read."""
+    """What the run waits for and the command that ends that, if one does; empty if nothing, or if unknown."""
     with suppress(JacklineError, TimeoutError):
         async with asyncio.timeout(_LOOK_S):
             run = await client.get_run(asked.run_id, view=View.VIEW_METADATA)
@@ -122,6 +122,10 @@ async def _standing(client: "JacklineClient", asked: Asked) -> str:
                     return f"; the run is paused: jackline resume {asked.run_id}{asked.server.flag}"
                 case RunState.RUN_STATE_WAITING:
                     return f"; the run waits for an answer: jackline inbox {asked.run_id}{asked.server.flag}"
+                case RunState.RUN_STATE_QUEUED if run.HasField("start_time"):
+                    return f"; the run begins at {stamp(run.start_time)} UTC"
+                case RunState.RUN_STATE_QUEUED:
+                    return "; the run has not begun yet: it waits for a place, or for its turn in its thread"
                 case _:
                     pass
     return ""
