@@ -1,16 +1,26 @@
 """A run that has owners ends once the last of them was away for longer than its grace, and not before."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 import pytest
 
+from jackline_server.core.commands import OWNERS_GONE
 from jackline_server.core.facts import CommandApplied, Phase, StopReason
+from jackline_server.core.frozen import change
 from jackline_server.runtime.machine import SystemClock
 from jackline_server.runtime.owning import PRESENT_MS
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.store_ports import (
+    DEFAULT_TENANT,
+    Below,
+    CommandRow,
+    Commands,
+    StoreUnavailable,
+    Submission,
+)
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import Process, World, process
@@ -127,6 +137,46 @@ async def test_the_run_of_an_owner_whose_worker_died_is_ended_by_another():
             log = await jackline.follow(run_id)
         await present.__aexit__(None, None, None)
     assert kept
+    assert end_of(log).stop_reason is StopReason.CLIENT_GONE
+
+
+@dataclass
+class RefusingOrders:
+    """A command table that can't be reached when the first abort for want of owners is given."""
+
+    commands: Commands
+    refused: bool = False
+
+    async def submit(
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: Below | None = None
+    ) -> tuple[Submission, CommandRow | None]:
+        if command_id == OWNERS_GONE and not self.refused:
+            self.refused = True
+            raise StoreUnavailable("the store can't be reached")
+        return await self.commands.submit(
+            run_id, command_id=command_id, payload=payload, limit=limit, below=below
+        )
+
+    async def pending(self, run_id: str) -> Sequence[CommandRow]:
+        return await self.commands.pending(run_id)
+
+    async def get(self, run_id: str, command_id: str) -> CommandRow | None:
+        return await self.commands.get(run_id, command_id)
+
+    async def unheard(self, *, limit: int) -> Sequence[str]:
+        return await self.commands.unheard(limit=limit)
+
+
+async def test_an_abort_that_could_not_be_given_is_given_again():
+    here = world()
+    orders = RefusingOrders(here.store.commands)
+    here = replace(here, store=change(here.store, commands=orders))
+    async with process(here) as jackline, asyncio.timeout(SECONDS):
+        run_id = await jackline.start()
+        async with own(jackline, run_id):
+            pass
+        log = await jackline.follow(run_id)
+    assert orders.refused
     assert end_of(log).stop_reason is StopReason.CLIENT_GONE
 
 
