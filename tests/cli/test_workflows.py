@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 from jackline.v1 import workflow_service_pb2 as wire
-from jackline.v1.plan_pb2 import Plan, StepPlan
+from jackline.v1.plan_pb2 import ApprovalPlan, Plan, StepPlan
+from jackline.v1.run_pb2 import ApprovalExpiry, Effect
 from jackline.v1.run_service_pb2 import InlineWorkflow
 from tests.cli.console import Console
 from tests.support.scripted_service import Failure, ScriptedService
@@ -149,6 +150,34 @@ async def test_a_step_that_runs_a_workflow_is_described_with_what_it_is_given(
     assert "as a tool a run of its own, given an equal part of what is left\n" in shown
     assert "at most 60,000 tokens, 9 s of active time, with all the runs that it starts" in shown
     assert "nothing but time" in (await console.run("workflow", "describe", "refunds")).out
+
+
+async def test_a_tool_is_described_with_what_it_does_and_who_has_to_let_it(
+    console: Console, service: ScriptedService
+) -> None:
+    send = StepPlan(step_id="send", kind="function")
+    send.tool_step.effect = Effect.EFFECT_DESTRUCTIVE
+    send.tool_step.approval.CopyFrom(
+        ApprovalPlan(expiry_ms=7_200_000, on_expiry=ApprovalExpiry.APPROVAL_EXPIRY_NEEDS_REVIEW)
+    )
+    agent = StepPlan(step_id="handle", kind="agent")
+    rejected = ApprovalExpiry.APPROVAL_EXPIRY_REJECT
+    word = ApprovalPlan(when="arguments.n > 1 " + HOSTILE, expiry_ms=60_000, on_expiry=rejected)
+    agent.model_step.tools.add(ref="send", approval=word)
+    tool = wire.ToolDescription(step_id="handle", name="send", description="Sends.")
+    answer = wire.DescribeWorkflowResponse(
+        revision=REVISION, plan=Plan(flow=["handle"], steps=[agent, send]), tools=[tool]
+    )
+    service.script("DescribeWorkflow", answer)
+    shown = await console.run("workflow", "describe", "refunds")
+    assert (
+        "  tool send (destructive): Sends.\n    a call waits to be approved where arguments.n > 1"
+        in shown.out
+    )
+    assert ": 60 s at most, then it is rejected\n" in shown.out
+    assert "step send (function, destructive)\n" in shown.out
+    assert "    each call waits to be approved: 7,200 s at most, then the step ends for review\n" in shown.out
+    assert not shown.hidden_bytes
 
 
 async def test_a_workflow_is_printed_or_written_with_its_files_and_never_over_others(

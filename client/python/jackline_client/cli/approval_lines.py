@@ -13,11 +13,12 @@ from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.wording import arguments, enum_word, short, stamp
 
 _MOST_CHARACTERS, _MOST_LINES = 1_000_000, 20_000
-_MEANS = {
+MEANS = {
     ApprovalExpiry.APPROVAL_EXPIRY_REJECT: "then it is rejected",
     ApprovalExpiry.APPROVAL_EXPIRY_APPROVE: "then it is made",
     ApprovalExpiry.APPROVAL_EXPIRY_NEEDS_REVIEW: "then the step ends for review",
 }
+"""What follows if nobody decides about a call in time."""
 _OF_A_KIND = {
     InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME: "then the step ends for review",
     InterruptKind.INTERRUPT_KIND_SUPERVISION: "then the step ends for review",
@@ -35,7 +36,7 @@ def decided_lines(asked: Interrupt | InterruptRaised, arguments_json: bytes) -> 
 
 def after_expiry(asked: Interrupt | InterruptRaised) -> str:
     """What follows if nobody decides in time, after a comma; empty where only the workflow says."""
-    means = _MEANS.get(asked.on_expiry) or _OF_A_KIND.get(asked.kind)
+    means = MEANS.get(asked.on_expiry) or _OF_A_KIND.get(asked.kind)
     if asked.on_expiry and means is None:
         means = enum_word(ApprovalExpiry.Name, asked.on_expiry, "")
     return f", {means}" if means else ""

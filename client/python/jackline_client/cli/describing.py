@@ -5,10 +5,13 @@ Owns the words of `jackline workflow describe`. A name or text of the server is 
 
 from collections.abc import Iterator
 
-from jackline.v1.plan_pb2 import ChildShare, StepPlan
-from jackline.v1.workflow_service_pb2 import DescribeWorkflowResponse, WorstCase
+from jackline.v1.plan_pb2 import ApprovalPlan, ChildShare, Plan, StepPlan
+from jackline.v1.run_pb2 import Effect
+from jackline.v1.workflow_service_pb2 import DescribeWorkflowResponse, ToolDescription, WorstCase
+from jackline_client.cli.approval_lines import MEANS
 from jackline_client.cli.listings import DIGEST
-from jackline_client.cli.wording import Line, count, short
+from jackline_client.cli.printable import printable
+from jackline_client.cli.wording import LONG, Line, count, enum_word, short
 
 
 def described(found: DescribeWorkflowResponse) -> Iterator[Line]:
@@ -20,21 +23,49 @@ def described(found: DescribeWorkflowResponse) -> Iterator[Line]:
     yield Line(text=f"  flow: {' → '.join(short(step) for step in plan.flow)}")
     yield Line(text=f"  {_most(found)}")
     for step in plan.steps:
-        yield Line(text=f"step {short(step.step_id)} ({short(step.kind)})", style="head")
+        kind = ", ".join((short(step.kind), *_effect(step)))
+        yield Line(text=f"step {short(step.step_id)} ({kind})", style="head")
         if step.description:
             yield Line(text=f"  {step.description}")
         yield from _child(step)
+        if step.tool_step.HasField("approval"):
+            yield _approval(step.tool_step.approval)
         routes = (f"{short(signal)} → {short(step.routes[signal])}" for signal in sorted(step.routes))
         if step.routes:
             yield Line(text=f"  routes: {', '.join(routes)}")
         for tool in found.tools:
             if tool.step_id == step.step_id:
-                yield Line(text=f"  tool {short(tool.name)}: {tool.description}")
+                yield from _tool(tool, step, plan)
 
 
 def starts_runs(step: StepPlan) -> bool:
     """True for a step that is, or can be, a run of its own."""
     return step.tool_step.HasField("child") or step.model_step.HasField("as_tool")
+
+
+def _tool(tool: ToolDescription, caller: StepPlan, plan: Plan) -> Iterator[Line]:
+    """A tool of a step that asks a model: what a call of it does, and whether it needs somebody's leave."""
+    does = [word for step in plan.steps if step.step_id == tool.name for word in _effect(step)]
+    effect = f" ({does[0]})" if does else ""
+    yield Line(text=f"  tool {short(tool.name)}{effect}: {tool.description}")
+    for entry in caller.model_step.tools:
+        if entry.ref == tool.name and entry.HasField("approval"):
+            yield _approval(entry.approval)
+
+
+def _effect(step: StepPlan) -> Iterator[str]:
+    """What a step that is a tool does to the world; nothing of one that only asks somebody."""
+    if step.tool_step.effect and not step.tool_step.HasField("human"):
+        yield enum_word(Effect.Name, step.tool_step.effect, "EFFECT_")
+
+
+def _approval(approval: ApprovalPlan) -> Line:
+    """Which calls wait for somebody's leave, how long, and what follows then."""
+    which = f"a call waits to be approved where {printable(approval.when, limit=LONG)}"
+    then = MEANS.get(approval.on_expiry, "")
+    waits = f"{approval.expiry_ms / 1000:,.0f} s at most"
+    words = which if approval.when else "each call waits to be approved"
+    return Line(text=f"    {words}: {waits}{', ' if then else ''}{then}")
 
 
 def _child(step: StepPlan) -> Iterator[Line]:
