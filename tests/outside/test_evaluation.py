@@ -282,7 +282,7 @@ async def test_a_start_that_is_held_up_when_it_is_interrupted_leaves_no_run(
         proxy.opened.set()
         _, err = await process.communicate()
         await proxy.settle()
-        assert (process.returncode, b"1 run was ended" in err) == (130, True)
+        assert (process.returncode, b"1 run was ended: jackline ls --label eval_id=" in err) == (130, True)
         async with aclosing(client.list_runs(RunFilter(labels={"eval": "c"}))) as runs:
             (run_id,) = [run.run_id async for run in runs]
         assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_ABORTED

@@ -79,9 +79,10 @@ class Evaluation:
         return self.results(complete=True)
 
     async def stop(self, reason: str) -> str:
-        """End the runs that this has started and that still live; says in words how many. Takes 30 s at most.
+        """End the runs that this has started and that still live. Takes 30 s at most.
 
-        A start that is not answered yet is waited for: its run may be there already, or be about to be.
+        Says in words how many they were, and which command lists them. A start that is not answered yet is
+        waited for: its run may be there already, or be about to be.
         """
         await self._end_living(reason)
         answered, unanswered = await self._starts.settled(within_s=_START_S)
@@ -90,9 +91,9 @@ class Evaluation:
         ended = len(self._ended)
         words = f"{ended} {'run was' if ended == 1 else 'runs were'} ended"
         if unanswered:
-            starts = "start was" if unanswered == 1 else "starts were"
-            words += f"; {unanswered} {starts} not answered: jackline ls --label eval_id={self._id}"
-        return words
+            words += f"; {unanswered} {'start was' if unanswered == 1 else 'starts were'} not answered"
+        listed = f": jackline ls --label eval_id={self._id}" if ended or unanswered else ""
+        return words + listed
 
     async def _end_living(self, reason: str) -> None:
         try:
