@@ -29,12 +29,20 @@ from jackline_server.policies.masking import PiiMasks
 from jackline_server.runtime.ports import Invocation, ModelRequest, ToolAsk, ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunRow
-from jackline_server.runtime.use_cases import Caller, ControlRun, Receipt, Stage
+from jackline_server.runtime.use_cases import (
+    Caller,
+    ControlRun,
+    Disposition,
+    OnBusy,
+    Receipt,
+    Stage,
+    ThreadRequest,
+)
 from jackline_server.runtime.written_words import WrittenWords
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, Tool
-from jackline_server.testing.harness import Process, World, process
+from jackline_server.testing.harness import Process, World, process, start_request
 from jackline_server.tools import human
 from tests.runtime.families import sealed
 
@@ -145,7 +153,10 @@ async def question_of(jackline: Process, run_id: str) -> InterruptRaised:
 
 
 async def waiting(jackline: Process, **given: str) -> Scene:
-    run_id = await jackline.start(**given)
+    return await scene_of(jackline, await jackline.start(**given))
+
+
+async def scene_of(jackline: Process, run_id: str) -> Scene:
     models, tools = jackline.world.models, jackline.world.toolbox
     assert isinstance(models, FakeModels)
     assert isinstance(tools, FakeTools)
@@ -314,6 +325,28 @@ async def test_a_plan_without_masks_leaves_words_as_they_are() -> None:
         await scene.send(answer(scene.asked, ALL), reason=MAIL)
         await scene.end()
         assert ALL in await scene.known()
+
+
+async def test_an_input_that_becomes_guidance_is_masked_as_the_run_says_that_is_told_it() -> None:
+    here = world(HUMAN, asks_only)
+    agent = plans.agent(tools=(plans.entry("act"),), thread=True)
+    open_plan = sealed(plans.plan_of(agent, HUMAN))
+    masks_plan = sealed(change(open_plan, gates=TOP))
+    talk = ThreadRequest(thread_id="talk", on_busy=OnBusy.STEER)
+    here = replace(here, plans={"masks": masks_plan, "open": open_plan})
+    async with process(here) as jackline, asyncio.timeout(20):
+        first, then = (change(start_request(plan, message=MAIL), thread=talk) for plan in ("masks", "open"))
+        run_id = (await jackline.runtime.runs.start(first)).row.run_id
+        scene = await scene_of(jackline, run_id)
+        started = await jackline.runtime.runs.start(then)
+        (waits,) = await here.store.commands.pending(run_id)
+        await scene.send(answer(scene.asked, "nobody"), command_id="answer")
+        await scene.end()
+        known = await scene.known()
+    assert (started.disposition, started.row.run_id) == (Disposition.STEERED, run_id)
+    assert MAIL.encode() not in waits.payload
+    assert MAIL not in known
+    assert "[email]" in known
 
 
 # --- a plan of a newer version -------------------------------------------------------------------

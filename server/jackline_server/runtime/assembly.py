@@ -128,7 +128,8 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         clock=ring.clock,
         chance=ring.chance,
     )
-    controlling = _controlling(ring, snapshots=snapshots, feed=feed)
+    words = WrittenWords(masks=ring.masks, plans=snapshots, codec=ring.codec)
+    controlling = _controlling(ring, snapshots=snapshots, feed=feed, words=words)
     owning = Owning(owners=store.owners, controlling=controlling, clock=ring.clock, worker=settings.worker)
     watching = Watching(journal=store.journal, runs=store.runs, feed=feed)
     runs = RunService(
@@ -142,6 +143,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
                 codec=ring.codec,
                 clock=ring.clock,
                 chance=ring.chance,
+                words=words,
             ),
             workflows=workflows,
             schemas=ring.instruments.schemas,
@@ -191,7 +193,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
     )
 
 
-def _controlling(ring: Ring, *, snapshots: Snapshots, feed: Feed) -> Controlling:
+def _controlling(ring: Ring, *, snapshots: Snapshots, feed: Feed, words: WrittenWords) -> Controlling:
     return Controlling(
         commands=ring.store.commands,
         runs=ring.store.runs,
@@ -202,7 +204,7 @@ def _controlling(ring: Ring, *, snapshots: Snapshots, feed: Feed) -> Controlling
         clock=ring.clock,
         chance=ring.chance,
         admission=Admission(clock=ring.clock, limits=ring.limits, schemas=ring.instruments.schemas),
-        words=WrittenWords(masks=ring.masks, plans=snapshots, codec=ring.codec),
+        words=words,
     )
 
 

@@ -19,6 +19,7 @@ from jackline_server.runtime.thread_ports import Steering, SteerOutcome, ThreadV
 from jackline_server.runtime.thread_turns import AbortOrder, Joining, Turn
 from jackline_server.runtime.use_cases import Disposition, OnBusy, Started, ThreadRequest
 from jackline_server.runtime.watching import not_found
+from jackline_server.runtime.written_words import WrittenWords
 
 MOST_WAITING = 100
 """Runs that may wait for their turn in one thread."""
@@ -42,6 +43,7 @@ class JoiningThreads:
         codec: Codec,
         clock: Clock,
         chance: Chance,
+        words: WrittenWords,
     ) -> None:
         self._store = store
         self._creating = creating
@@ -50,6 +52,7 @@ class JoiningThreads:
         self._codec = codec
         self._clock = clock
         self._chance = chance
+        self._words = words
 
     async def start(
         self, order: Order, thread: ThreadRequest, *, input_json: str, draft: Drafting
@@ -107,9 +110,13 @@ class JoiningThreads:
     async def _steer(
         self, order: Order, thread: ThreadRequest, active: str, input_json: str
     ) -> Started | None:
-        """Give the input to the active run. None if its turn is over by now."""
+        """Give the input to the active run, masked as its plan says. None if its turn is over by now."""
         tenant = order.caller.tenant
+        steered = await self._store.runs.get(tenant, active)
+        if steered is None:
+            return None
         command = self._command(order, Steer(text=_words(input_json)), reason="")
+        command = await self._words.kept(steered, command, None)
         done = await self._store.threads.steer(
             Steering(
                 tenant=tenant,
