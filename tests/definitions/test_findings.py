@@ -62,6 +62,14 @@ def runs(workflow: str, given: str = "") -> str:
     )
 
 
+def converts(given: str = "") -> str:
+    """A flow that visits a function."""
+    return (
+        "name: money\nflow: [convert]\nsteps:\n"
+        f"  convert: {{kind: function, effect: read, function: 'shop.money:convert'{given}}}\n"
+    )
+
+
 def asks(more: str, *, question: str = "Who?") -> str:
     """A flow that asks a person, and then a model."""
     return (
@@ -89,6 +97,9 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("child_input", W, runs("letters"), "steps.other.workflow"),
     ("child_input", W, runs("letters", "tone: /input/tone"), "steps.other.input"),
     ("child_input", W, runs("letters", "text: /input/a, tune: /input/b"), "steps.other.input.tune"),
+    ("function_input", W, converts(), "steps.convert.function"),
+    ("function_input", W, converts(", input: {to: /input/to}"), "steps.convert.input"),
+    ("function_input", W, converts(", input: {amount: /input/a, tu: /input/b}"), "steps.convert.input.tu"),
     ("child_too_deep", W, family(bounds=", child_depth: 0"), "steps.x"),
     ("child_too_deep", W, family(bounds=", child_depth: 1", helper=", {ref: other}"), "steps.x"),
     ("child_key", E, family(", retry: {times: 1}"), "steps.other.retry"),
@@ -556,6 +567,7 @@ NEAR: dict[str, str] = {
     "child_recursion": family(),
     "child_unknown": family(),
     "child_input": runs("letters", "text: /input/a, tone: /input/b"),
+    "function_input": converts(", input: {amount: /input/a, to: /input/b}"),
     "child_too_deep": family(bounds=", child_depth: 2", helper=", {ref: other}"),
     "human_key": asks("expiry: 3h, output_key: who, input: {a: /input}, result_chars: 500"),
     "bad_form": asks("schema: {type: object, properties: {a: {enum: [1, b]}, b: {type: array, items: {enum: [c]}}}}"),

@@ -95,7 +95,8 @@ class Functions:
         if function != "shop.money:convert":
             return "there is no such function below the configured roots"
         properties = '{"amount":{"type":"number"},"to":{"type":"string"}}'
-        schema = f'{{"type":"object","properties":{properties},"required":["amount","to"]}}'
+        required = '"required":["amount","to"],"additionalProperties":false'
+        schema = f'{{"type":"object","properties":{properties},{required}}}'
         return FunctionDescription(parameters_json=schema, docstring="Converts an amount.")
 
 

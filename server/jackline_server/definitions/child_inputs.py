@@ -8,19 +8,18 @@ may be another one by the time that it runs.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from jackline_server.core.plan import ChildAction, Plan, ToolStep
-from jackline_server.definitions.catalog import FunctionDescription, nearest
+from jackline_server.definitions.catalog import FunctionDescription
+from jackline_server.definitions.given_inputs import Taker, check_given
 from jackline_server.definitions.parameters import PAYLOAD, Parameters, json_text, without
-from jackline_server.definitions.pinned_source import properties_of
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import AnyStep, ChildShape, Document
-from jackline_server.definitions.yaml_nodes import Path
 from jackline_server.runtime.ports import Signature
 
 _LATEST = ("", "latest")
+_WORKFLOW = Taker(code="child_input", word="workflow", key="workflow")
 
 
 def references(steps: Mapping[str, AnyStep]) -> tuple[str, ...]:
@@ -70,7 +69,7 @@ class ChildInputs:
             if not isinstance(step, ToolStep) or not isinstance(step.action, ChildAction):
                 continue
             if step_id in visited and step_id in self._schemas:
-                self._check_given(step, self._schemas[step_id])
+                check_given(step, self._schemas[step_id], _WORKFLOW, self.report)
             way = self._way_back(plan.name, step.action.workflow)
             if way:
                 message = f"`{step_id}` leads back to this workflow, over and over: {' -> '.join(way)}"
@@ -84,20 +83,6 @@ class ChildInputs:
         schema.setdefault("type", "object")
         usable = schema["type"] == "object" and self.parameters.schemas.refusal(json_text(schema)) is None
         return schema if usable else None
-
-    def _check_given(self, step: ToolStep, schema: Document) -> None:
-        place: Path = ("steps", step.step_id)
-        properties, given = properties_of(schema), step.input or {}
-        required: list[Any] = list(schema.get("required", ()))
-        for name in required:
-            if name not in given:
-                message = f"the workflow needs `{str(name)[:64]}`, which the step's `input` does not give"
-                self.report.warning("child_input", message, (*place, "input" if step.input else "workflow"))
-        closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
-        for name in given if closed else ():
-            if name not in properties:
-                message = f"the workflow takes no `{name[:64]}`{nearest(name, properties)}"
-                self.report.warning("child_input", message, (*place, "input", name), of_key=True)
 
     def _way_back(self, name: str, reference: str) -> tuple[str, ...]:
         """The references by which a workflow leads to the newest of that name; empty if none do.

@@ -23,6 +23,7 @@ from jackline_server.definitions import (
     child_inputs,
     child_steps,
     defaults,
+    given_inputs,
     human_steps,
     reading,
     yaml_text,
@@ -175,6 +176,7 @@ class WorkflowCompiler:
         found = check_flow.graph(plan)
         child_steps.check(plan, draft, report)
         runs.check(plan, found.visited)
+        given_inputs.check_functions(plan, found.visited, self._catalog.functions, report)
         check_names.check(plan, draft, self._expressions, report)
         check_stop.check(plan, self._catalog.functions, self._expressions, report)
         check_supervisor.check(plan, self._expressions, report)

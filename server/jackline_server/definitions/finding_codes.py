@@ -121,6 +121,7 @@ GROUPS: Mapping[str, Mapping[str, FindingCode]] = {
         bad_pins=("A file of pinned tools that can't be read.", "Write it anew with `jackline tools lock`."),
         unknown_function=("No such function below the roots that the operator allows.", "Correct the name, or add its module to `[functions] roots`."),
         bad_function=("A name that is no function's, or a function that needs what nobody gives it.", "Write `package.module:name`; give its parameters defaults."),
+        function_input=("What a step of the flow gives its function is not what that takes.", "Correct the step's `input`; `input: {}` gives nothing.", _WARNING),
         bad_path=("A path that leaves its host, or whose first segments are not fixed.", "Begin with `/` and put templates inside segments."),
         bad_header=("A header that a workflow may not set.", "Set it in the connection, if the operator wants it."),
         bad_body=("A body where the method has none.", "Use `POST`, `PUT` or `PATCH`."),
