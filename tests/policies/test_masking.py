@@ -108,8 +108,81 @@ def test_an_escape_hides_nothing_and_a_document_without_such_data_keeps_its_text
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (r'{"result": "write to\nann@example.org"}', r'{"result":"write to\n[email]"}'),
+        (
+            r'{"a": "to\nNL91ABNA0417164300", "b": "at\n+31201234567"}',
+            r'{"a":"to\n[iban]","b":"at\n[phone]"}',
+        ),
+        ('{"card": 4111111111111111}', '{"card":"[card]"}'),
+        ('Here:\n```json\n{"card": 4111111111111111}\n```\n', 'Here:\n```json\n{"card":"[card]"}\n```\n'),
+        ('{"a": "x"} {"n": [10, "10.1.2.3"]}\n{"a": 1}', '{"a": "x"} {"n":[10,"[ip]"]}\n{"a": 1}'),
+        ('as {it} was [said]: ["a@example.org"]', 'as {it} was [said]: ["[email]"]'),
+        (r'{"body": "{\"to\": \"x\\nann@example.org\"}"}', r'{"body":"{\"to\":\"x\\n[email]\"}"}'),
+        (r'"{\"card\": 4111111111111111}"', r'"{\"card\":\"[card]\"}"'),
+        (r'{"to":"ann\u0040ex\u00e4mple.org"}', '{"to":"[email]"}'),
+    ],
+)
+def test_json_in_a_text_is_masked_in_what_it_holds_and_stays_json(text: str, shown: str) -> None:
+    assert masked(text) == shown
+    assert masked(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (r'{"result": "write to\nann@example.org', r'{"result": "write to\n[email]'),
+        (r"to\nNL91ABNA0417164300\tand\r\n+31201234567\"", r"to\n[iban]\tand\r\n[phone]\""),
+        (r"{\"to\": \"x\\nann@example.org\", ", r"{\"to\": \"x\\n[email]\", "),
+        (
+            r'{"to": "caf\u00e9\u000aann\u0040example.org, \u002b31201234567',
+            r'{"to": "café\u000a[email], [phone]',
+        ),
+        (r'{"a": "\ud83d\ude00b@example.org\u0022', r'{"a": "\ud83d\ude00[email]\u0022'),
+        ("a\0b@example.org\\", "a\0[email]\\"),
+        ('{"a": 1, "a": "x\\nb@example.org"}', '{"a": 1, "a": "x\\n[email]"}'),
+        ("[" * 200 + '"x\\nb@example.org"' + "]" * 200, "[" * 200 + '"x\\n[email]"' + "]" * 200),
+        ("[" * 20_000 + "b@example.org", "[" * 20_000 + "[email]"),
+        ("[" + "9" * 5_000 + "] b@example.org", "[" + "9" * 5_000 + "] [email]"),
+    ],
+)
+def test_an_escape_is_no_part_of_what_stands_beside_it_where_json_is_not_whole(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"a": "caf\u00e9", "b" : [1.0, 1e2, -0]}',
+        r"C:\new\u0041\x \ \\n",
+        r'"caf\u00e9" and {"b" : 2',
+        "a\0b",
+    ],
+)
+def test_a_text_in_which_nothing_is_masked_stays_as_it_is_written(text: str) -> None:
+    assert masked(text) == text
+
+
+@pytest.mark.parametrize(
     "piece",
-    ["a", "a@", "a.b-", "1 ", "1:", "+3120", "AB12 ", "020 123 4567 ", "1.1.1.", "::", "A1", "("],
+    [
+        *("a", "a@", "a.b-", "1 ", "1:", "+3120", "AB12 ", "020 123 4567 ", "1.1.1.", "::", "A1", "("),
+        *(
+            "[",
+            '{"a":',
+            '["a',
+            '["',
+            "[1,",
+            "\\",
+            r"\n",
+            r"a\u0040",
+            r"\u0022",
+            '{"a":1}',
+            '{"a":1,"a":1}',
+            "{x",
+        ),
+    ],
 )
 def test_no_text_takes_more_than_time_in_proportion_to_it(piece: str) -> None:
     plan = MaskPlan(kinds=frozenset(Pii), region="NL")

@@ -21,6 +21,7 @@ from stdnum import iban, luhn
 from jackline_server.core import json_text
 from jackline_server.core.gate_plans import MaskPlan, Pii
 from jackline_server.core.plan import JsonValue
+from jackline_server.policies import json_in_text
 
 _PIECE_CHARS = 32_768
 _SEAM = re.compile(r"\n|(?<=[^\W\d]{4})[ \t](?=[^\d]{6})")
@@ -90,8 +91,11 @@ class PiiMasks:
     """Implements the runtime's `Masks`. Keeps nothing; safe to share between threads."""
 
     def text(self, text: str, plan: MaskPlan) -> str:
-        """See `Masks.text`."""
-        return "".join(_whole(piece, plan) for piece in _pieces(text))
+        """See `Masks.text`. JSON that stands in the text is masked in what it holds, and stays JSON."""
+        return "".join(
+            self._document(part, plan) if isinstance(part, json_in_text.Document) else _words(part, plan)
+            for part in json_in_text.split(text)
+        )
 
     def json(self, text: str, plan: MaskPlan) -> str:
         """See `Masks.json`. A document without such data keeps its text."""
@@ -99,8 +103,11 @@ class PiiMasks:
             value = json_text.parse(text)
         except json_text.JsonError:
             return self.text(text, plan)
-        masked = self._masked(value, plan)
-        return text if masked == value else json_text.write(masked)
+        return self._document(json_in_text.Document(text=text, value=value), plan)
+
+    def _document(self, document: json_in_text.Document, plan: MaskPlan) -> str:
+        masked = self._masked(document.value, plan)
+        return document.text if masked == document.value else json_text.write(masked)
 
     def _masked(self, value: JsonValue, plan: MaskPlan) -> JsonValue:
         match value:
@@ -139,6 +146,12 @@ class PiiMasks:
                 shown = f"{mark} {counts[mark] + 1}"
             taken.add(shown)
             yield shown
+
+
+def _words(text: str, plan: MaskPlan) -> str:
+    return "".join(
+        json_in_text.changed_as_read(piece, lambda piece: _whole(piece, plan)) for piece in _pieces(text)
+    )
 
 
 def _whole(text: str, plan: MaskPlan) -> str:
