@@ -176,7 +176,7 @@ async def test_a_tool_is_described_with_what_it_does_and_who_has_to_let_it(
     )
     assert ": 60 s at most, then it is rejected\n" in shown.out
     assert "step send (function, destructive)\n" in shown.out
-    assert "    each call waits to be approved: 7,200 s at most, then the step ends for review\n" in shown.out
+    assert "\n  each call waits to be approved: 7,200 s at most, then the step ends for review\n" in shown.out
     assert not shown.hidden_bytes
 
 

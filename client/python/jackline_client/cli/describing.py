@@ -29,7 +29,7 @@ def described(found: DescribeWorkflowResponse) -> Iterator[Line]:
             yield Line(text=f"  {step.description}")
         yield from _child(step)
         if step.tool_step.HasField("approval"):
-            yield _approval(step.tool_step.approval)
+            yield _approval(step.tool_step.approval, indent="  ")
         routes = (f"{short(signal)} → {short(step.routes[signal])}" for signal in sorted(step.routes))
         if step.routes:
             yield Line(text=f"  routes: {', '.join(routes)}")
@@ -50,7 +50,7 @@ def _tool(tool: ToolDescription, caller: StepPlan, plan: Plan) -> Iterator[Line]
     yield Line(text=f"  tool {short(tool.name)}{effect}: {tool.description}")
     for entry in caller.model_step.tools:
         if entry.ref == tool.name and entry.HasField("approval"):
-            yield _approval(entry.approval)
+            yield _approval(entry.approval, indent="    ")
 
 
 def _effect(step: StepPlan) -> Iterator[str]:
@@ -59,13 +59,13 @@ def _effect(step: StepPlan) -> Iterator[str]:
         yield enum_word(Effect.Name, step.tool_step.effect, "EFFECT_")
 
 
-def _approval(approval: ApprovalPlan) -> Line:
+def _approval(approval: ApprovalPlan, *, indent: str) -> Line:
     """Which calls wait for somebody's leave, how long, and what follows then."""
     which = f"a call waits to be approved where {printable(approval.when, limit=LONG)}"
     then = MEANS.get(approval.on_expiry, "")
     waits = f"{approval.expiry_ms / 1000:,.0f} s at most"
     words = which if approval.when else "each call waits to be approved"
-    return Line(text=f"    {words}: {waits}{', ' if then else ''}{then}")
+    return Line(text=f"{indent}{words}: {waits}{', ' if then else ''}{then}")
 
 
 def _child(step: StepPlan) -> Iterator[Line]:
