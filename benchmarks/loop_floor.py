@@ -29,8 +29,8 @@ from benchmarks.outside import read_order, say
 from benchmarks.readback import FILE, open_store, read_parts, read_store
 from jackline.v1.event_pb2 import StepEvent
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.runtime.store_ports import StoredEvent
-from jackline_server.storage.sqlite_database import Database, connect
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.storage.sqlite.database import Database, connect
 
 _GROUP = 256
 _CHECKPOINT_PAGES = 4_000

@@ -25,8 +25,8 @@ from jackline_server.models.litellm_adapter import LiteLLMModels
 from jackline_server.models.openai_adapter import OpenAIModels
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.wire_body import body_of
-from jackline_server.runtime.ports import ModelRequest, Models
-from jackline_server.runtime.replies import fold
+from jackline_server.runtime.driving.replies import fold
+from jackline_server.runtime.ports.models import ModelRequest, Models
 
 Call = Callable[[], Awaitable[str]]
 """Makes one call; says what was wrong with its reply, if anything was."""

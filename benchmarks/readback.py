@@ -12,7 +12,7 @@ from typing import cast
 import apsw
 
 from benchmarks.histories import Stored
-from jackline_server.storage.sqlite_database import Database, connect
+from jackline_server.storage.sqlite.database import Database, connect
 
 FILE = "jackline.db"
 

@@ -47,20 +47,22 @@ from jackline_server.policies.masking import REGIONS, PiiMasks
 from jackline_server.policies.policy_services import PolicyServices
 from jackline_server.rpc.server import RpcServer, Served, create_server
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
-from jackline_server.runtime.connection_views import Connections
+from jackline_server.runtime.driving.outboxes import Outbox
+from jackline_server.runtime.driving.scheduler import SchedulerSettings
+from jackline_server.runtime.driving.sweeping import Sweeper
 from jackline_server.runtime.machine import SystemChance, SystemClock
 from jackline_server.runtime.model_providers import LITELLM, OPENAI, SCRIPTED
-from jackline_server.runtime.outboxes import Outbox
-from jackline_server.runtime.ports import Consultants, Models
+from jackline_server.runtime.ports.connection_views import Connections
+from jackline_server.runtime.ports.consultants import Consultants
+from jackline_server.runtime.ports.models import Models
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import StoreError
 from jackline_server.runtime.run_limits import RunLimits
-from jackline_server.runtime.scheduler import SchedulerSettings
-from jackline_server.runtime.store_ports import Store, StoreError
-from jackline_server.runtime.sweeping import Sweeper
-from jackline_server.runtime.webhooking import Webhooks
+from jackline_server.runtime.service.webhooking import Webhooks
 from jackline_server.signals.in_process import InProcessSignals
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
-from jackline_server.storage.sqlite_upgrade import UpgradeSettings
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
+from jackline_server.storage.sqlite.upgrade import UpgradeSettings
 from jackline_server.tools.catalogs import EveryCatalog
 from jackline_server.tools.consulting import FunctionConsultants
 from jackline_server.tools.function import FunctionTool

@@ -4,7 +4,7 @@ Owns the numbers, and which of them an error of the store ends a command with. T
 `docs/operations.md`.
 """
 
-from jackline_server.runtime.store_ports import StoreError
+from jackline_server.runtime.ports.store_errors import StoreError
 from jackline_server.storage import boot_errors
 
 EXIT_FOUND = 1

@@ -12,11 +12,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from jackline_server.definitions.files import Loaded, load_folder
-from jackline_server.runtime.named_workflows import CHILD_UNKNOWN
-from jackline_server.runtime.ports import Finding, Severity, Source
+from jackline_server.runtime.ports.definitions import Finding, Severity, Source
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.runtime.workflows import Workflows
+from jackline_server.runtime.workflows.named_workflows import CHILD_UNKNOWN
+from jackline_server.runtime.workflows.workflows import Workflows
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from jackline_server.folder import cannot_open
 from jackline_server.identity.local_token import TokenFileRefused
 from jackline_server.models.script import ScriptError
 from jackline_server.rpc.server import AddressRefused
-from jackline_server.runtime.store_ports import StoreError
+from jackline_server.runtime.ports.store_errors import StoreError
 from jackline_server.telemetry.logs import configure_logs
 
 _SWITCH_S = 0.001

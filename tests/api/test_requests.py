@@ -25,7 +25,7 @@ from jackline_server.api.page_tokens import PageTokens
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.api.run_requests import read_runs_query, read_start, wait_time
 from jackline_server.codec.values import set_subject, subject_text
-from jackline_server.runtime.store_ports import Tenant
+from jackline_server.runtime.ports.tenants import Tenant
 from jackline_server.runtime.use_cases import Caller
 
 TENANT = Tenant("default")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from jackline.v1.policy_pb2 import CheckResponse
-from jackline_server.runtime.switch_ports import Engaging
-from jackline_server.runtime.tenants import DEFAULT_TENANT
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.runtime.ports.switches import Engaging
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.cli.console import Console, Done
 from tests.cli.projects import WORKFLOW, Project
 from tests.docs.pages import ROOT

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline_server.storage.sqlite import open_sqlite
-from jackline_server.storage.sqlite_backup import back_up
+from jackline_server.storage.sqlite.backup import back_up
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.cli.projects import Project
 from tests.logs.golden import GoldenLog, read_log
 from tests.logs.restoring import restore

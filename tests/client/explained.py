@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from jackline.v1.event_pb2 import StepEvent
-from jackline_client.cli.explaining import explanation_lines
+from jackline_client.cli.commands.explaining import explanation_lines
 from jackline_client.explaining import Explanation, explain
 
 FOLDER = Path(__file__).parent / "explained"

@@ -12,8 +12,8 @@ from jackline_server.core.gate_plans import ArgumentsView, Point
 from jackline_server.core.plan import JsonObject
 from jackline_server.policies.masking import PiiMasks
 from jackline_server.policies.policy_services import PolicyServices
-from jackline_server.runtime.gate_ports import PolicyTarget
-from jackline_server.runtime.ports import Consultation, ConsultReply
+from jackline_server.runtime.ports.consultants import Consultation, ConsultReply
+from jackline_server.runtime.ports.gates import PolicyTarget
 from tests.clients import building
 
 pytestmark = pytest.mark.timeout(600)  # the first build fetches what the program needs

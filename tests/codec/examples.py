@@ -35,7 +35,7 @@ from jackline_server.core.facts import (
     StepStarted,
 )
 from jackline_server.core.plan import JsonValue, ModelStep, Plan, RouterStep, StepPlan, ToolStep
-from jackline_server.runtime.ports import Envelope, Record
+from jackline_server.runtime.ports.codec import Envelope, Record
 
 FEW = settings(max_examples=25, deadline=None)
 FACT_TYPES: tuple[type[Fact], ...] = get_args(Fact)

@@ -6,7 +6,7 @@ import pytest
 
 from jackline_server.codec import enums
 from jackline_server.codec.enums import EnumTable
-from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.ports.codec import UnknownFact
 
 TABLES: dict[str, EnumTable[Enum, int]] = {
     name: value for name, value in vars(enums).items() if isinstance(value, EnumTable)

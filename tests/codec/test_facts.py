@@ -23,8 +23,9 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.plan import OnQuestion, RunBounds
-from jackline_server.runtime.ports import Codec, Envelope, Record, UnknownFact
-from jackline_server.runtime.store_ports import StoreDamaged, StoredEvent
+from jackline_server.runtime.ports.codec import Codec, Envelope, Record, UnknownFact
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 from tests.codec.examples import FACT_TYPES, FEW, records
 
 CODEC: Codec = ProtoCodec()

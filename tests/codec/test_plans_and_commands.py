@@ -13,8 +13,8 @@ from jackline_server.codec.plan import plan_message
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Command, EndChild, SubmitToolResult, ended_id
 from jackline_server.core.plan import Plan
-from jackline_server.runtime.ports import Codec, UnknownFact
-from jackline_server.runtime.store_ports import StoreDamaged
+from jackline_server.runtime.ports.codec import Codec, UnknownFact
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 from tests.codec.examples import FEW, instances_of, plans
 
 CODEC: Codec = ProtoCodec()

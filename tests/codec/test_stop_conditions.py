@@ -6,8 +6,8 @@ from hypothesis import given
 from jackline.v1 import plan_pb2
 from jackline_server.codec.stop_conditions import read_condition, set_condition
 from jackline_server.core.conditions import MAX_DEPTH, MAX_FUNCTIONS, MAX_NODES, StopCondition
-from jackline_server.runtime.ports import UnknownFact
-from jackline_server.runtime.store_ports import StoreDamaged
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 from tests.codec.examples import CONDITIONS, FEW
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from jackline_server.config import Config, ConfigError, ProblemCode, load_config, model_plans
 from jackline_server.core.plan import AttemptLimits, Price
-from jackline_server.runtime.http_ports import Origin
+from jackline_server.runtime.ports.http import Origin
 
 WHOLE = """
 [server]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jackline_server.config import Config, ConfigError, ProblemCode, load_config
-from jackline_server.runtime.secrets import Secret
-from jackline_server.runtime.sql_ports import PostgresServer, SqliteFile
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.sql import PostgresServer, SqliteFile
 
 URL = "url = 'postgresql://me:${env:WORD}@db.internal/shop'\n"
 

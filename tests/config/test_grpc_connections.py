@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jackline_server.config import Config, ConfigError, ProblemCode, load_config
-from jackline_server.runtime.connection_guards import Breaker, GuardedConnection
-from jackline_server.runtime.grpc_ports import GrpcTls
+from jackline_server.runtime.ports.connection_guards import Breaker, GuardedConnection
+from jackline_server.runtime.ports.grpc import GrpcTls
 
 HEAD = "[connections.a]\nkind = 'grpc'\n"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jackline_server.config import Config, ConfigError, ProblemCode, load_config
-from jackline_server.runtime.http_ports import Origin
-from jackline_server.runtime.mcp_ports import McpEndpoint, McpProcess
+from jackline_server.runtime.ports.http import Origin
+from jackline_server.runtime.ports.mcp import McpEndpoint, McpProcess
 
 STDIO = "[connections.a]\nkind = 'mcp'\ntransport = 'stdio'\n"
 HTTP = "[connections.a]\nkind = 'mcp'\ntransport = 'http'\n"

@@ -8,8 +8,8 @@ from jackline_server.config import Config, ConfigError, ProblemCode, load_config
 from jackline_server.config.effective import effective_settings
 from jackline_server.config.masking import MASK
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.http_ports import Origin
-from jackline_server.runtime.webhook_ports import WebhookEvent
+from jackline_server.runtime.ports.http import Origin
+from jackline_server.runtime.ports.webhooks import WebhookEvent
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD = "whsec_" + "b2xk" * 8

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from jackline_server.runtime.store_ports import Store
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
+from jackline_server.runtime.ports.store import Store
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
 from tests.conformance.stores import LEASE_MS, ManualTime
 
 

@@ -3,19 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Append,
-    CommandOutcome,
-    CommandState,
-    Message,
-    NewRun,
-    RevisionRow,
-    RunHead,
-    Store,
-    StoredEvent,
-    Tenant,
-)
+from jackline_server.runtime.ports.command_table import CommandOutcome, CommandState
+from jackline_server.runtime.ports.journal import Append, Message, NewRun, RunHead, StoredEvent
+from jackline_server.runtime.ports.revisions import RevisionRow
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
 from jackline_server.storage.clocks import StoreClock
 
 LEASE_MS = 15_000

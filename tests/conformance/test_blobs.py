@@ -6,15 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from jackline_server.runtime.store_ports import (
-    BLOB_BYTES,
-    BLOB_GRACE_MS,
-    DEFAULT_TENANT,
-    BlobMissing,
-    Creation,
-    Fenced,
-    Store,
-)
+from jackline_server.runtime.ports.blobs import BLOB_BYTES, BLOB_GRACE_MS
+from jackline_server.runtime.ports.journal import Creation
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import BlobMissing, Fenced
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from tests.conformance.stores import OTHER_TENANT, ManualTime, append, event, log, new_run
 
 DATA = bytes(range(256)) * 1_000

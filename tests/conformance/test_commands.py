@@ -3,7 +3,8 @@
 import asyncio
 
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.store_ports import CommandState, Store, Submission
+from jackline_server.runtime.ports.command_table import CommandState, Submission
+from jackline_server.runtime.ports.store import Store
 from tests.conformance.stores import append, applied, finish, head, log, new_run, rejected
 
 

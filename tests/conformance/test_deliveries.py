@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Fenced, HeadMismatch, Store
-from jackline_server.runtime.webhook_ports import (
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import Fenced, HeadMismatch
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.webhooks import (
     LOG_ATTEMPTS,
     AttemptOutcome,
     DeliveryQuery,
@@ -16,7 +18,7 @@ from jackline_server.runtime.webhook_ports import (
     Settled,
     Sweep,
 )
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
 from tests.conformance.stores import OTHER_TENANT, ManualTime, append, finish, new_run
 
 PENDING, DELIVERED, DEAD = DeliveryState.PENDING, DeliveryState.DELIVERED, DeliveryState.DEAD

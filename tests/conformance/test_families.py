@@ -3,17 +3,12 @@
 import pytest
 
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Below,
-    Fenced,
-    HeadMismatch,
-    Message,
-    NewRun,
-    RunQuery,
-    Store,
-    Submission,
-)
+from jackline_server.runtime.ports.command_table import Below, Submission
+from jackline_server.runtime.ports.journal import Message, NewRun
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import Fenced, HeadMismatch
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from tests.conformance.stores import OTHER_TENANT, append, finish, head, log, new_run
 
 

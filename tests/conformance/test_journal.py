@@ -6,19 +6,12 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    READ_BYTES,
-    CommandState,
-    CommandsWaiting,
-    Creation,
-    Fenced,
-    HeadMismatch,
-    RunQuery,
-    Store,
-    StoreDamaged,
-    StoredEvent,
-)
+from jackline_server.runtime.ports.command_table import CommandState
+from jackline_server.runtime.ports.journal import READ_BYTES, Creation, StoredEvent
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import CommandsWaiting, Fenced, HeadMismatch, StoreDamaged
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from tests.conformance.stores import (
     OTHER_TENANT,
     append,

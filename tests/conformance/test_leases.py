@@ -6,7 +6,11 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Append, Claim, Fenced, Store
+from jackline_server.runtime.ports.journal import Append
+from jackline_server.runtime.ports.leases import Claim
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import Fenced
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from tests.conformance.stores import (
     LEASE_MS,
     OTHER_TENANT,

@@ -1,7 +1,8 @@
 """The Owners port: a run is abandoned once none of the holds on it is good any more."""
 
-from jackline_server.runtime.owner_ports import Abandoned, Hold
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
+from jackline_server.runtime.ports.owners import Abandoned, Hold
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from tests.conformance.stores import finish, new_run
 
 

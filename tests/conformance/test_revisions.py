@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, AliasMoved, Store
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import AliasMoved
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from tests.conformance.stores import OTHER_TENANT, revision
 
 

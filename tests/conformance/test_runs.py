@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery, Store
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from tests.conformance.stores import OTHER_TENANT, append, finish, head, new_run
 
 

@@ -3,8 +3,10 @@
 import asyncio
 
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Created, Creation, Store, Tenant
-from jackline_server.runtime.switch_ports import Engaging, Releasing
+from jackline_server.runtime.ports.journal import Created, Creation
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.switches import Engaging, Releasing
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
 from tests.conformance.stores import OTHER_TENANT, append, finish, head, new_run
 
 

@@ -6,17 +6,14 @@ from typing import Any
 import pytest
 
 from jackline_server.core.facts import Phase, Usage
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Append,
-    BlobMissing,
-    CommandState,
-    Creation,
-    RunQuery,
-    Store,
-    Tenant,
-)
-from jackline_server.runtime.thread_ports import (
+from jackline_server.runtime.ports.command_table import CommandState
+from jackline_server.runtime.ports.journal import Append, Creation
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import BlobMissing
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
+from jackline_server.runtime.ports.thread_turns import AbortOrder, Joining, NewMessage, ThreadShare, Turn
+from jackline_server.runtime.ports.threads import (
     Appending,
     AppendOutcome,
     Steering,
@@ -24,7 +21,6 @@ from jackline_server.runtime.thread_ports import (
     ThreadRow,
     ThreadView,
 )
-from jackline_server.runtime.thread_turns import AbortOrder, Joining, NewMessage, ThreadShare, Turn
 from tests.conformance.stores import OTHER_TENANT, ManualTime, finish, head, new_run
 
 ABORT = AbortOrder(command_id="replace", payload=b"abort")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from jackline_server.definitions import secret_scan
-from jackline_server.runtime.ports import Severity
+from jackline_server.runtime.ports.definitions import Severity
 from tests.definitions.workflows import compile_text
 
 A_MOMENT_S = 5.0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jackline_server.core.plan import ModelStep
-from jackline_server.runtime.ports import Severity, Source
+from jackline_server.runtime.ports.definitions import Severity, Source
 from tests.definitions.workflows import KNOWN, compile_text, compiler
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import jackline_server.definitions
 from jackline_server.definitions.finding_codes import CODES
-from jackline_server.runtime.ports import Severity
+from jackline_server.runtime.ports.definitions import Severity
 from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp, sql, till, worker
 
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741  # columns of the table below

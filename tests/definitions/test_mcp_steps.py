@@ -7,7 +7,7 @@ from pathlib import Path
 from jackline_server.core.plan import Effect, McpAction, ModelStep, ToolStep
 from jackline_server.runtime import pinned_tools
 from jackline_server.runtime.pinned_tools import pins_path, pins_text, read_pins
-from jackline_server.runtime.ports import Compilation, Source
+from jackline_server.runtime.ports.definitions import Compilation, Source
 from tests.definitions.workflows import SHELF, Shelves, compile_text, compiler, mcp
 
 READ = SHELF[0]

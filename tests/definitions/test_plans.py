@@ -33,7 +33,7 @@ from jackline_server.core.plan import (
 )
 from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.definitions.compiler import revision
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
 from tests.definitions.workflows import RIGHT, TONE, changed, compile_text
 
 

@@ -20,7 +20,7 @@ from jackline_server.core.conditions import (
     ToolCalled,
 )
 from jackline_server.core.plan import ModelStep
-from jackline_server.runtime.ports import Severity
+from jackline_server.runtime.ports.definitions import Severity
 from tests.definitions.workflows import changed, compile_text
 
 ROUTED = "routes: {resolved: reply, escalate: sort, error: sort, stopped: reply}"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.definitions.tool_origins import standing_in, tool_origins
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
 from tests.definitions.workflows import Shelves, compiler
 from tests.tools.mcp.scene import connection, process
 

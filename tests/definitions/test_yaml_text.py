@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jackline_server.definitions import yaml_text
 from jackline_server.definitions.yaml_nodes import MapNode, plain
-from jackline_server.runtime.ports import Compilation
+from jackline_server.runtime.ports.definitions import Compilation
 from tests.definitions.workflows import RIGHT, compile_text
 
 

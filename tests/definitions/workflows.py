@@ -10,12 +10,12 @@ from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
-from jackline_server.runtime.grpc_ports import GrpcConnection
-from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.pinned_tools import PinnedTool
-from jackline_server.runtime.ports import Compilation, Signature, Source
-from jackline_server.runtime.sql_ports import DataSource, SqliteFile
-from jackline_server.runtime.worker_ports import WorkerConnection
+from jackline_server.runtime.ports.definitions import Compilation, Signature, Source
+from jackline_server.runtime.ports.grpc import GrpcConnection
+from jackline_server.runtime.ports.mcp import McpConnection, McpProcess
+from jackline_server.runtime.ports.sql import DataSource, SqliteFile
+from jackline_server.runtime.ports.workers import WorkerConnection
 
 RIGHT = """\
 name: refunds

@@ -12,9 +12,10 @@ from jackline_server.core.facts import RunFinished
 from jackline_server.core.plan import AnswerForm, ModelStep, Plan
 from jackline_server.models.script import parse_script
 from jackline_server.models.scripted import ScriptedModels
-from jackline_server.runtime.ports import ModelChunk, ModelRequest, Source
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.models import ModelChunk, ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeTools, returns
 from jackline_server.testing.harness import World, process
 from tests.docs.pages import Block, all_blocks, page

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline_server.runtime.histories import MOST_BYTES, MOST_MESSAGES
-from jackline_server.runtime.joining import MOST_WAITING
+from jackline_server.runtime.reading.histories import MOST_BYTES, MOST_MESSAGES
+from jackline_server.runtime.service.joining import MOST_WAITING
 from jackline_server.runtime.use_cases import OnBusy
 from tests.docs.following import reader_in
 from tests.docs.pages import page, rows, section

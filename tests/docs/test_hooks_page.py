@@ -13,8 +13,10 @@ from jackline_server.core.plan import Plan
 from jackline_server.hooks import Event
 from jackline_server.policies.hook_catalog import HookCatalog
 from jackline_server.policies.hooks import HookConsultants
-from jackline_server.runtime.ports import Invocation, Record, Severity, Source, ToolResult
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.definitions import Severity, Source
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.driving import Call, Driver, Says, Scenario
 from jackline_server.testing.harness import World, process

@@ -10,7 +10,8 @@ from jackline_server.config import load_config
 from jackline_server.core import json_text
 from jackline_server.core.facts import ToolReply
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import Source, ToolEnding
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.tools import ToolEnding
 from tests.definitions.workflows import Shelves, compiler, described
 from tests.tools.mcp.scene import NAME, connection, process, reached
 

@@ -13,7 +13,7 @@ from jackline_server.core.facts import (
     StopReason,
 )
 from jackline_server.core.plan import Plan
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
 from jackline_server.testing.driving import Call, Driver, Ends, Says, drive
 from tests.docs.pages import Block, blocks
 from tests.docs.test_references import WORKFLOW, compiler, whole

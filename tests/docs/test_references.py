@@ -24,11 +24,11 @@ from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.models import script
 from jackline_server.policies.masking import REGIONS
-from jackline_server.runtime.http_ports import Origin
-from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint
 from jackline_server.runtime.pinned_tools import CatalogConnection, PinnedTool
-from jackline_server.runtime.ports import Severity, Source
-from jackline_server.runtime.sql_ports import DataSource, SqliteFile
+from jackline_server.runtime.ports.definitions import Severity, Source
+from jackline_server.runtime.ports.http import Origin
+from jackline_server.runtime.ports.mcp import McpConnection, McpEndpoint
+from jackline_server.runtime.ports.sql import DataSource, SqliteFile
 from jackline_server.tools.function_catalog import FunctionCatalog
 from scripts import _defaults_table, _findings_page
 from tests.docs.pages import ROOT, Block, blocks, keys, page, rows, section

@@ -18,8 +18,9 @@ from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.definitions.shapes import StopWhenShape
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
-from jackline_server.runtime.ports import ModelRequest, Severity, Source
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.definitions import Severity, Source
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.driving import Call, Driver, Ends, Says, Scenario
 from jackline_server.testing.harness import World, process

@@ -10,7 +10,7 @@ import pytest
 
 from jackline.v1.run_pb2 import View
 from jackline_client.errors import NotFound
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.docs.pages import blocks, page
 from tests.outside import worlds
 from tests.storage.upgrades import PRIORITY, SUMS, to

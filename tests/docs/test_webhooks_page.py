@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.machine import SystemClock
-from jackline_server.runtime.webhook_ports import AttemptOutcome, WebhookEvent
+from jackline_server.runtime.ports.http import Origin
+from jackline_server.runtime.ports.webhooks import AttemptOutcome, WebhookEvent
 from jackline_server.testing.harness import process
 from jackline_server.webhooks.delivering import WAITS_MS
 from jackline_server.webhooks.sending import EndpointSender

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from jackline_server.runtime.http_ports import HttpRequest, Origin, Reach
+from jackline_server.runtime.ports.http import HttpRequest, Origin, Reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

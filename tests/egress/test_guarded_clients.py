@@ -8,7 +8,7 @@ import pytest
 
 from jackline_server.egress.client import GuardedClients
 from jackline_server.egress.resolving import AddressInfo, checked_sockets, system_socket
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.ports.http import (
     UNREACHABLE,
     HttpRefused,
     HttpTooLarge,

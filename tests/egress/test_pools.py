@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.ports.http import (
     HttpFailure,
     HttpRefused,
     HttpUncertain,
@@ -15,7 +15,7 @@ from jackline_server.runtime.http_ports import (
     Origin,
     Reach,
 )
-from jackline_server.runtime.http_streams import HttpAnswer, HttpPool, PoolSettings
+from jackline_server.runtime.ports.http_streams import HttpAnswer, HttpPool, PoolSettings
 from tests.egress.raw_server import RawServer, Received, always, answer, serving
 from tests.support.certificates import own_tls
 

@@ -11,7 +11,7 @@ import pytest
 from jackline.v1.run_pb2 import RunState
 from jackline_server.config import load_config
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.mcp_ports import McpConnection
+from jackline_server.runtime.ports.mcp import McpConnection
 from jackline_server.tools.mcp.servers import McpServers
 from tests.support.mcp_servers import FILES, GIT, installed_filesystem_server, repository
 from tests.support.server_process import ServerProcess, Servers, servers_in

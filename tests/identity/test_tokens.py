@@ -19,7 +19,7 @@ from jackline_server.identity.local_token import (
 )
 from jackline_server.identity.principals import ALL_SCOPES, Principal, Scope
 from jackline_server.identity.tokens import KnownToken, TokenRegister, digest_of
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Tenant
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
 
 READER = Principal(tenant=Tenant("acme"), name="reader", scopes=frozenset({Scope.RUNS_OBSERVE}))
 

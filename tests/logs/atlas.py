@@ -14,7 +14,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from jackline_server.core.facts import Fact, ModelCallStarted, StepStarted
 from jackline_server.core.media import ResultMedia
 from jackline_server.core.thread_facts import ThreadMessage
-from jackline_server.runtime.ports import Envelope, Record
+from jackline_server.runtime.ports.codec import Envelope, Record
 from tests.logs.golden import CODEC, event_line, plain
 
 _STARTED_UNIX_MS = 1_790_000_000_123

@@ -26,8 +26,10 @@ from jackline_server.core.evolve import begin, evolve
 from jackline_server.core.facts import Phase, RunStarted
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
-from jackline_server.runtime.ports import Record
-from jackline_server.runtime.store_ports import CommandRow, CommandState, RunRow, StoredEvent
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.command_table import CommandRow, CommandState
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.runtime.ports.run_rows import RunRow
 from jackline_server.testing.instruments import instruments
 
 FOLDER = Path(__file__).parent

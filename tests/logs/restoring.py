@@ -15,20 +15,14 @@ from pathlib import Path
 from jackline_server.core.facts import Fact, RunFinished, RunRecovered
 from jackline_server.core.reading import timing
 from jackline_server.core.state import RunState
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Append,
-    CommandOutcome,
-    CommandRow,
-    NewRun,
-    RunHead,
-    Store,
-    Submission,
-)
+from jackline_server.runtime.ports.command_table import CommandOutcome, CommandRow, Submission
+from jackline_server.runtime.ports.journal import Append, NewRun, RunHead
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.storage.clocks import StoreClock
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
-from jackline_server.storage.sqlite_schema import APPLICATION_ID
-from jackline_server.storage.sqlite_upgrade import UpgradeSettings
+from jackline_server.storage.sqlite.schema import APPLICATION_ID
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
+from jackline_server.storage.sqlite.upgrade import UpgradeSettings
 from tests.logs.golden import CODEC, RELEASE, GoldenLog, records, states
 from tests.logs.stage import LEASE_MS, START_UNIX_MS
 

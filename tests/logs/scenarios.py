@@ -24,8 +24,10 @@ from jackline_server.core.commands import (
 from jackline_server.core.facts import AbortMode, FailureClass, Phase, ToolAsk, Usage
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import HumanAction
-from jackline_server.runtime.ports import ConsultReply, Invocation, ModelFailure, ToolEnding, ToolResult
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.ports.consultants import ConsultReply
+from jackline_server.runtime.ports.models import ModelFailure
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.runtime.use_cases import OnBusy, ThreadRequest
 from jackline_server.testing.doubles import ScriptedReply, returns
 from jackline_server.tools import human

@@ -25,21 +25,19 @@ from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.machine import sortable_id
-from jackline_server.runtime.ports import (
-    Consultation,
-    ConsultReply,
-    Invocation,
-    ModelChunk,
-    ModelFailure,
-    ModelRequest,
-    Source,
-)
+from jackline_server.runtime.ports.command_table import CommandRow
+from jackline_server.runtime.ports.consultants import Consultation, ConsultReply
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.runtime.ports.models import ModelChunk, ModelFailure, ModelRequest
+from jackline_server.runtime.ports.run_rows import RunQuery, RunRow
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import Invocation
 from jackline_server.runtime.run_limits import RunLimits
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, CommandRow, RunQuery, RunRow, StoredEvent
 from jackline_server.runtime.use_cases import ControlRun, StartRun
 from jackline_server.runtime.use_cases import Stage as Awaited
 from jackline_server.storage.clocks import StoreClock
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeTools, ScriptedReply, Tool
 from jackline_server.testing.harness import CALLER, Process, World, build, start_request
 from jackline_server.testing.simulation import loop as virtual

@@ -15,11 +15,11 @@ from jackline_server.codec.run_view import run_summary
 from jackline_server.core.decide import decide
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.steps import Moment
-from jackline_server.runtime.ports import UnknownFact
-from jackline_server.runtime.store_ports import StoredEvent
-from jackline_server.storage.sqlite import open_sqlite
-from jackline_server.storage.sqlite_database import Database
-from jackline_server.storage.sqlite_schema import SCHEMA_VERSION
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.storage.sqlite.database import Database
+from jackline_server.storage.sqlite.schema import SCHEMA_VERSION
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.testing.instruments import instruments
 from jackline_server.testing.validators import judge
 from jackline_server.testing.validators.history import History, Limits, Run

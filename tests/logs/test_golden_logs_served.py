@@ -11,8 +11,8 @@ from jackline.v1.event_pb2 import StepEvent
 from jackline.v1.run_pb2 import RunState, View
 from jackline.v1.run_service_pb2 import StreamProgressRequest
 from jackline_client import JacklineClient
-from jackline_server.runtime.store_ports import Append, RunHead, StoredEvent
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.runtime.ports.journal import Append, RunHead, StoredEvent
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.logs.golden import FOLDER, GoldenLog, as_json, every_log, holds, read_expected, read_log, releases
 from tests.logs.restoring import restore, undump
 from tests.logs.test_golden_logs import UNKNOWN_FACT

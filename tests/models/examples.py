@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from jackline_server.core.messages import Message, SystemMessage, UserMessage
 from jackline_server.core.plan import ModelPlan, ToolChoice, ToolEntry
-from jackline_server.runtime.ports import ModelChunk, ModelFailure, ModelRequest, Models
-from jackline_server.runtime.replies import Reply, fold
+from jackline_server.runtime.driving.replies import Reply, fold
+from jackline_server.runtime.ports.models import ModelChunk, ModelFailure, ModelRequest, Models
 
 PROMPT = "Please refund order A-17, my name is Rosalind."
 

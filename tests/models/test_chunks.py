@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from jackline_server.core.facts import FailureClass, FinishReason, Usage
 from jackline_server.models.chunks import ChunkReader
-from jackline_server.runtime.ports import EndChunk, ModelChunk, ModelFailure, TextChunk
-from jackline_server.runtime.replies import Reply, fold
+from jackline_server.runtime.driving.replies import Reply, fold
+from jackline_server.runtime.ports.models import EndChunk, ModelChunk, ModelFailure, TextChunk
 
 Json = dict[str, Any]
 

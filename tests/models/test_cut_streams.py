@@ -15,8 +15,8 @@ from jackline_server.core.facts import FinishReason
 from jackline_server.models.litellm_adapter import LiteLLMModels
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
-from jackline_server.runtime.ports import ModelRequest
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.secrets import Secret
 from tests.models.examples import failure_of, model_plan, reply_of, request
 from tests.support.openai_endpoint import DONE, chunk, sse
 from tests.support.web_server import serving

@@ -13,7 +13,7 @@ from jackline_server.models.failures import (
 )
 from jackline_server.models.provider_words import read_error_body
 from jackline_server.models.redaction import MESSAGE_CHARS, safe_message
-from jackline_server.runtime.http_ports import retry_after_ms
+from jackline_server.runtime.ports.http import retry_after_ms
 
 NOW = 1_800_000_000.0
 KEY = "Planted7Key9Value"

@@ -9,7 +9,7 @@ from jackline_server.core.plan import AttemptLimits
 from jackline_server.models.limits import Guarded
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
-from jackline_server.runtime.ports import EndChunk, ModelChunk, ModelFailure, ModelRequest, TextChunk
+from jackline_server.runtime.ports.models import EndChunk, ModelChunk, ModelFailure, ModelRequest, TextChunk
 from tests.models.examples import FakeAdapter, collect, failure_of, model_plan, request
 from tests.models.virtual_time import run_virtual
 

@@ -20,8 +20,8 @@ from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
 from jackline_server.models.wire_caps import MAX_LINE_BYTES, MAX_MARKS
 from jackline_server.models.wire_density import Density, marks_of
-from jackline_server.runtime.ports import ModelRequest
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.secrets import Secret
 from tests.models.examples import failure_of, model_plan, reply_of, request
 from tests.support import openai_endpoint as endpoint
 from tests.support.openai_endpoint import DONE, Send, Wire, chunk, sse

@@ -27,9 +27,9 @@ from jackline_server.models.openai_adapter import OpenAIModels
 from jackline_server.models.places import Places
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeTools
 from jackline_server.testing.harness import Process, World, process
 from jackline_server.testing.plans import MODEL, agent_plan, model, run_bounds, step_bounds

@@ -18,8 +18,8 @@ from jackline_server.models.openai_adapter import OpenAIModels
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
 from jackline_server.models.translate import wire_reply_format
-from jackline_server.runtime.ports import ModelRequest, Models, TextChunk
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.models import ModelRequest, Models, TextChunk
+from jackline_server.runtime.ports.secrets import Secret
 from tests.models.examples import PROMPT, collect, failure_of, model_plan, reply_of, request
 from tests.support import openai_endpoint as endpoint
 from tests.support.openai_endpoint import (

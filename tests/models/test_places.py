@@ -8,7 +8,7 @@ import pytest
 
 from jackline_server.models.places import Places
 from jackline_server.models.profile import ModelProfile
-from jackline_server.runtime.ports import ModelPlace
+from jackline_server.runtime.ports.models import ModelPlace
 from tests.models.examples import model_plan
 from tests.models.virtual_time import run_virtual
 

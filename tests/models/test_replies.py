@@ -3,9 +3,15 @@ import pickle
 import pytest
 
 from jackline_server.core.facts import FinishReason, Usage
-from jackline_server.runtime.ports import EndChunk, ModelChunk, ReasoningChunk, TextChunk, ToolCallChunk
-from jackline_server.runtime.replies import ReplyBuilder, ReplyCall, fold, well_formed
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.driving.replies import ReplyBuilder, ReplyCall, fold, well_formed
+from jackline_server.runtime.ports.models import (
+    EndChunk,
+    ModelChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallChunk,
+)
+from jackline_server.runtime.ports.secrets import Secret
 
 
 def test_text_reasoning_and_calls_are_glued_in_order() -> None:

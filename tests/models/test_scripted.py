@@ -15,7 +15,7 @@ from jackline_server.core.messages import (
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.script import ScriptError, load_script, parse_script
 from jackline_server.models.scripted import ScriptedModels, load_scripts
-from jackline_server.runtime.ports import TextChunk
+from jackline_server.runtime.ports.models import TextChunk
 from tests.models.examples import collect, failure_of, reply_of, request
 
 REFUND = """

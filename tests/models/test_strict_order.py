@@ -17,8 +17,8 @@ from jackline_server.models.openai_adapter import OpenAIModels
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
 from jackline_server.models.strict_order import ordered, wants_strict_order
-from jackline_server.runtime.ports import ModelRequest
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.secrets import Secret
 from tests.models.examples import model_plan, reply_of, request
 from tests.support import openai_endpoint as endpoint
 from tests.support.openai_endpoint import Json, Reply, Wire

@@ -20,9 +20,9 @@ from jackline_server.models.openai_adapter import OpenAIModels
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.thoughts import MAX_WEIGHT, Thoughts
 from jackline_server.models.translate import wire_messages
-from jackline_server.runtime.ports import ModelFailure, Models
-from jackline_server.runtime.replies import Reply, ReplyBuilder
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.driving.replies import Reply, ReplyBuilder
+from jackline_server.runtime.ports.models import ModelFailure, Models
+from jackline_server.runtime.ports.secrets import Secret
 from tests.models.examples import model_plan, reply_of, request
 from tests.support import openai_endpoint as endpoint
 from tests.support.openai_endpoint import DONE, Behaviour, Wire, chunk, error, sse

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jackline_server.models.wire_caps import MAX_LINE_BYTES
 from jackline_server.models.wire_events import EventReader, whole_as_chunk
-from jackline_server.runtime.ports import ModelFailure
+from jackline_server.runtime.ports.models import ModelFailure
 
 DOCUMENTS: list[object] = [{"n": 1, "text": "ä\u2028\r\n:"}, [], "data: x", {"n": 2}]
 LINES = [

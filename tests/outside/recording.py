@@ -22,7 +22,7 @@ from jackline_client._statuses import error_from_rpc
 from jackline_client.errors import CallError
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.facts import RunStarted
-from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.ports.journal import StoredEvent
 from jackline_server.testing.validators import judge
 from jackline_server.testing.validators.history import (
     LOST,

@@ -10,8 +10,8 @@ from jackline_server.core.gate_plans import HOOK_POINTS, OnHookError, Point
 from jackline_server.core.plan import JsonValue
 from jackline_server.policies.hook_catalog import HookCatalog, HookProblem
 from jackline_server.policies.hooks import HookConsultants
-from jackline_server.runtime.gate_ports import HookDeclaration
-from jackline_server.runtime.ports import Consultation, ConsultReply, RunPlace
+from jackline_server.runtime.ports.consultants import Consultation, ConsultReply, RunPlace
+from jackline_server.runtime.ports.gates import HookDeclaration
 from tests.policies import hook_classes
 
 MODULE = "tests.policies.hook_classes"

@@ -13,10 +13,10 @@ from jackline_server.core.facts import ConsultKind
 from jackline_server.core.gate_plans import ArgumentsView, Point
 from jackline_server.policies.masking import PiiMasks
 from jackline_server.policies.policy_services import NO_CONNECTION, PolicyServices
-from jackline_server.runtime.gate_ports import PolicyTarget
-from jackline_server.runtime.grpc_ports import GrpcTls
-from jackline_server.runtime.ports import Consultation, RunPlace
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.consultants import Consultation, RunPlace
+from jackline_server.runtime.ports.gates import PolicyTarget
+from jackline_server.runtime.ports.grpc import GrpcTls
+from jackline_server.runtime.ports.secrets import Secret
 from tests.policies.policy_double import ALLOW, DENY, Check, served
 from tests.support.certificates import self_signed
 

@@ -29,19 +29,17 @@ from jackline_server.core.facts import (
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import Effect
 from jackline_server.core.state import RunState
-from jackline_server.runtime.bulk_control import BulkControl, BulkDone
-from jackline_server.runtime.kill_switch import Switched, SwitchView
-from jackline_server.runtime.ports import Envelope, Record, Source
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    RevisionRow,
-    RunPage,
-    RunQuery,
-    RunRow,
-    StoredEvent,
-    Tenant,
-)
-from jackline_server.runtime.thread_ports import Appended, ThreadRow
+from jackline_server.runtime.ports.codec import Envelope, Record
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.runtime.ports.revisions import RevisionRow
+from jackline_server.runtime.ports.run_rows import RunPage, RunQuery, RunRow
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
+from jackline_server.runtime.ports.threads import Appended, ThreadRow
+from jackline_server.runtime.ports.webhooks import DeliveryQuery, DeliveryRow, Tried
+from jackline_server.runtime.service.bulk_control import BulkControl, BulkDone
+from jackline_server.runtime.service.kill_switch import Switched, SwitchView
+from jackline_server.runtime.service.webhooking import WebhookView
 from jackline_server.runtime.use_cases import (
     AppendMessages,
     Caller,
@@ -58,8 +56,6 @@ from jackline_server.runtime.use_cases import (
     StartRun,
     ThreadPage,
 )
-from jackline_server.runtime.webhook_ports import DeliveryQuery, DeliveryRow, Tried
-from jackline_server.runtime.webhooking import WebhookView
 from jackline_server.testing import plans
 
 RUN_ID = "run_01k0000000000000000000000a"

@@ -19,8 +19,9 @@ from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.identity.principals import ALL_SCOPES, Principal, Scope
 from jackline_server.identity.tokens import KnownToken, TokenRegister, digest_of
 from jackline_server.rpc.server import RpcServer, Served, create_server
-from jackline_server.runtime.connection_views import Connections
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Durability, Tenant
+from jackline_server.runtime.ports.connection_views import Connections
+from jackline_server.runtime.ports.store import Durability
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
 from jackline_server.tools.worker.pools import WorkerPools
 from tests.rpc.doubles import (
     FixedClock,

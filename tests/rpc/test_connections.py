@@ -9,13 +9,13 @@ from jackline.v1 import run_pb2
 from jackline_server.api.connection_views import connections_response
 from jackline_server.api.wait_views import set_waits, tool_waiting_message, waiting_messages
 from jackline_server.identity.principals import Scope
-from jackline_server.runtime.connection_views import (
+from jackline_server.runtime.ports.connection_views import (
     ConnectionKind,
     Connections,
     ConnectionState,
     ConnectionView,
 )
-from jackline_server.runtime.tool_waits import ToolWait, WaitFor, WaitingCall
+from jackline_server.runtime.ports.tool_waits import ToolWait, WaitFor, WaitingCall
 from jackline_server.runtime.use_cases import ToolWaiting
 from tests.rpc.harness import Harness, token_for
 from tests.tools.worker.scene import POOL

@@ -21,15 +21,15 @@ from jackline.v1.workflow_service_pb2 import (
 )
 from jackline_server.api.limits import LIMITS, Limits
 from jackline_server.identity.principals import Scope
-from jackline_server.runtime.ports import UnknownFact
-from jackline_server.runtime.refusals import Reason, Refused, Violation
-from jackline_server.runtime.store_ports import (
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.store_errors import (
     AliasMoved,
     Fenced,
     StoreDamaged,
     StoreFull,
     StoreUnavailable,
 )
+from jackline_server.runtime.refusals import Reason, Refused, Violation
 from tests.rpc.doubles import (
     FINISHED,
     RUN_ID,

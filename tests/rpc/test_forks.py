@@ -13,8 +13,8 @@ from jackline.v1.run_service_pb2 import (
 )
 from jackline_server.api.fork_requests import read_fork
 from jackline_server.identity.principals import Scope
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Caller, Disposition, ForkRun, Started, TighterBounds
 from tests.rpc.doubles import NOW_MS, RUN_ID, fold, row_of
 from tests.rpc.harness import Harness, token_for

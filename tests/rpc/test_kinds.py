@@ -7,7 +7,7 @@ from google.rpc import error_details_pb2  # pyright: ignore[reportMissingTypeStu
 from jackline.v1 import event_pb2, run_pb2
 from jackline.v1.run_service_pb2 import StreamProgressRequest, StreamProgressResponse
 from jackline_server.api.kinds import KINDS
-from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.ports.journal import StoredEvent
 from tests.rpc.doubles import FINISHED, RUN_ID, fold_events, frame_of
 from tests.rpc.harness import Harness
 from tests.rpc.test_streams import lay

@@ -14,11 +14,11 @@ from jackline.v1.run_service_pb2 import GetServerInfoRequest, GetServerInfoRespo
 from jackline_server.core.commands import Steer
 from jackline_server.core.facts import Phase
 from jackline_server.identity.principals import Scope
-from jackline_server.runtime.bulk_control import BulkDone, BulkResult
-from jackline_server.runtime.kill_switch import LIVING, Switched, SwitchView
+from jackline_server.runtime.ports.switches import Engagement
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.runtime.switch_ports import Engagement
+from jackline_server.runtime.service.bulk_control import BulkDone, BulkResult
+from jackline_server.runtime.service.kill_switch import LIVING, Switched, SwitchView
 from jackline_server.runtime.use_cases import Receipt, Stage
 from tests.rpc.doubles import NOW_MS, OTHER_RUN_ID, RUN_ID, fold, row_of
 from tests.rpc.harness import Harness, token_for

@@ -43,11 +43,8 @@ from jackline_server.core.messages import (
 )
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.identity.principals import Scope
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    RunPage,
-    RunQuery,
-)
+from jackline_server.runtime.ports.run_rows import RunPage, RunQuery
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import (
     Caller,
     ControlRun,

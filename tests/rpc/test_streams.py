@@ -14,9 +14,9 @@ from jackline.v1 import event_pb2, run_pb2
 from jackline.v1.run_service_pb2 import StreamOwner, StreamProgressRequest, StreamProgressResponse
 from jackline_server.api.limits import LIMITS, Limits
 from jackline_server.identity.principals import Scope
+from jackline_server.runtime.ports.store_errors import StoreUnavailable
+from jackline_server.runtime.ports.tool_reports import ToolProgress
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import StoreUnavailable
-from jackline_server.runtime.tool_reports import ToolProgress
 from jackline_server.runtime.use_cases import Frame, LiveDelta
 from tests.rpc.doubles import RUN_ID, event, frame_of
 from tests.rpc.harness import ALL, SECONDS, Harness, ended, token_for

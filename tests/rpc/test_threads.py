@@ -18,9 +18,9 @@ from jackline.v1.run_service_pb2 import (
 from jackline_server.core.facts import Usage
 from jackline_server.core.messages import UserMessage
 from jackline_server.identity.principals import Scope
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.threads import Appended, AppendOutcome, MessageRow, ThreadRow
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.runtime.thread_ports import Appended, AppendOutcome, MessageRow, ThreadRow
 from jackline_server.runtime.use_cases import (
     AppendMessages,
     Disposition,

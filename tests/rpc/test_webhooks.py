@@ -4,9 +4,8 @@ import pytest
 from google.protobuf.message import Message
 
 from jackline.v1 import webhook_service_pb2 as wire
-from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.runtime.webhook_ports import (
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.webhooks import (
     AttemptOutcome,
     AttemptRow,
     DeliveryQuery,
@@ -14,7 +13,8 @@ from jackline_server.runtime.webhook_ports import (
     DeliveryState,
     Tried,
 )
-from jackline_server.runtime.webhooking import WebhookView
+from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.service.webhooking import WebhookView
 from tests.rpc.doubles import RUN_ID
 from tests.rpc.harness import Harness
 from tests.webhooks.endpoints import SECRET, endpoint

@@ -10,7 +10,7 @@ from google.rpc import error_details_pb2  # pyright: ignore[reportMissingTypeStu
 
 from jackline.v1 import tool_worker_pb2 as wire
 from jackline_server.api.limits import LIMITS
-from jackline_server.runtime.ports import ToolEnding
+from jackline_server.runtime.ports.tools import ToolEnding
 from tests.rpc.harness import Harness
 from tests.rpc.test_worker_streams import LIST, opened, refusal, register, say, welcomed
 from tests.tools.worker.scene import POOL, SECONDS, Scene, result_of

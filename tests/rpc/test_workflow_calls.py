@@ -15,11 +15,9 @@ from jackline.v1.workflow_service_pb2 import (
     ValidateWorkflowRequest,
     ValidateWorkflowResponse,
 )
-from jackline_server.runtime.ports import Finding, Severity, WorstCase
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    RevisionRow,
-)
+from jackline_server.runtime.ports.definitions import Finding, Severity, WorstCase
+from jackline_server.runtime.ports.revisions import RevisionRow
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import (
     Checked,
     Described,

@@ -13,20 +13,15 @@ from jackline_server.core.facts import ChildFinished, ChildStarted, RunFinished
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect, Plan, PromptSection, SharePlan
 from jackline_server.policies.masking import PiiMasks
-from jackline_server.runtime.ports import ModelRequest, Record, Source
-from jackline_server.runtime.store_ports import (
-    Append,
-    Claim,
-    Created,
-    Fenced,
-    Journal,
-    Leases,
-    NewRun,
-    Store,
-    StoredEvent,
-)
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.journal import Append, Created, Journal, NewRun, StoredEvent
+from jackline_server.runtime.ports.leases import Claim, Leases
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import Fenced
 from jackline_server.storage.clocks import StoreClock
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import Answering, FakeModels, FakeTools, ScriptedReply, Tool, returns
 from jackline_server.testing.harness import CALLER, Process, World
 from jackline_server.testing.plans import agent, child, entry, plan_of, run_bounds, tool

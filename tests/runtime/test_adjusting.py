@@ -22,12 +22,12 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import BoundsCap, OnLimit, Plan
-from jackline_server.runtime.ports import ModelRequest
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.run_limits import RunLimits
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage, TighterBounds
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import Process, World, process, start_request

@@ -15,10 +15,12 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.messages import AssistantMessage, ToolMessage
 from jackline_server.core.plan import FINISH, AnswerForm, Completion, Effect, Plan
-from jackline_server.runtime.ports import Invocation, ModelRequest, Record
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import Invocation
 from jackline_server.runtime.use_cases import Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import World, process

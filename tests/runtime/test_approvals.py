@@ -12,13 +12,14 @@ from jackline_server.core.commands import Approve, Decision, EditAndApprove, Rej
 from jackline_server.core.facts import InterruptRaised, Phase, RunFinished
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import ModelRequest
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.run_limits import RunLimits
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
 from jackline_server.runtime.use_cases import Caller, ControlRun, Receipt, Stage
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import CALLER, Process, World, process

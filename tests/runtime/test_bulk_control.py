@@ -9,19 +9,14 @@ import pytest
 from jackline_server.core.commands import Abort, Action, Pause, Steer
 from jackline_server.core.facts import AbortMode, CommandApplied, Phase, StopReason
 from jackline_server.core.frozen import change
-from jackline_server.runtime.bulk_control import BulkControl, BulkDone, command_id
-from jackline_server.runtime.kill_switch import LIVING
+from jackline_server.runtime.ports.command_table import Below, CommandRow, Commands, Submission
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.store_errors import StoreUnavailable
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Below,
-    CommandRow,
-    Commands,
-    RunQuery,
-    StoreUnavailable,
-    Submission,
-)
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.service.bulk_control import BulkControl, BulkDone, command_id
+from jackline_server.runtime.service.kill_switch import LIVING
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import CALLER, Process, World, process, start_request
 from jackline_server.testing.plans import agent_plan, tool

@@ -9,10 +9,11 @@ from jackline_server.core import json_text
 from jackline_server.core.facts import CallStatus, NoticeCode, Noticed, Phase, ToolCallFinished
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import READ_RESULT, Plan
-from jackline_server.runtime.cut_results import HEAD_BYTES, KEPT_BYTES, TAIL_BYTES
-from jackline_server.runtime.ports import ModelRequest
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.driving.cut_results import HEAD_BYTES, KEPT_BYTES, TAIL_BYTES
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import ScriptedReply
 from jackline_server.testing.harness import process
 from jackline_server.testing.plans import agent, child, entry, plan_of

@@ -23,8 +23,9 @@ from jackline_server.core.facts import (
     ToolCallFinished,
 )
 from jackline_server.core.plan import AgentTool, Effect, SharePlan
-from jackline_server.runtime.ports import Record
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage
 from jackline_server.testing.harness import Process, process
 from jackline_server.testing.plans import agent, child, entry, plan_of, tool

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from jackline_server.runtime.compilations import Compilations
-from jackline_server.runtime.ports import Compilation, Signature, Source
+from jackline_server.runtime.ports.definitions import Compilation, Signature, Source
+from jackline_server.runtime.workflows.compilations import Compilations
 
 
 class Slow:

@@ -15,9 +15,9 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.plan import ModelPlan
 from jackline_server.models.limits import Guarded
-from jackline_server.runtime.ports import ModelPlace, ModelPlaces, ModelRequest, NoLimits
+from jackline_server.runtime.ports.models import ModelPlace, ModelPlaces, ModelRequest, NoLimits
 from jackline_server.runtime.use_cases import Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import World, process

@@ -28,11 +28,12 @@ from jackline_server.core.frozen import change
 from jackline_server.core.plan import Plan
 from jackline_server.core.recorded.forking import Fork, started_anew
 from jackline_server.models.limits import Guarded
+from jackline_server.runtime.ports.run_rows import RunRow
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.run_limits import RunLimits
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunRow
 from jackline_server.runtime.use_cases import Disposition, Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import Process, World, process, start_request

@@ -13,11 +13,14 @@ from jackline_server.core.facts import CommandApplied, Paused, Phase, RunFinishe
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import Invocation, ModelRequest, ToolResult
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Claim, Leases, Store
+from jackline_server.runtime.ports.leases import Claim, Leases
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.runtime.use_cases import Stage
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.testing.doubles import FakeModels, ScriptedReply, returns
 from jackline_server.testing.harness import Process, World, process
 from jackline_server.testing.plans import agent_plan, tool

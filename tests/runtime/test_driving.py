@@ -18,11 +18,13 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.messages import AssistantMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import Effect, ToolPolicy
-from jackline_server.runtime.ports import ModelRequest, Record, ToolEnding, ToolResult
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import World, process
 from jackline_server.testing.plans import AGENT, MODEL, agent_plan, entry, model, tool

@@ -22,11 +22,12 @@ from jackline_server.core.facts import (
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import Effect, OnLimit, SharePlan
 from jackline_server.policies.masking import PiiMasks
-from jackline_server.runtime.kin import Kin
-from jackline_server.runtime.ports import ModelRequest, Record
+from jackline_server.runtime.driving.kin import Kin
+from jackline_server.runtime.driving.results import Results
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.results import Results
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage
 from jackline_server.signals.in_process import InProcessSignals
 from jackline_server.testing.doubles import ScriptedReply

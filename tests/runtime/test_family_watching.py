@@ -8,9 +8,10 @@ import pytest
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.facts import InterruptRaised, ToolAsk
 from jackline_server.core.plan import Plan
-from jackline_server.runtime.family_watching import AT_ONCE
-from jackline_server.runtime.ports import Record, ToolEnding, ToolResult
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
+from jackline_server.runtime.reading.family_watching import AT_ONCE
 from jackline_server.testing.harness import Process, process
 from jackline_server.testing.plans import agent, child, entry, plan_of, run_bounds, step_bounds
 from tests.runtime.families import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jackline_server.runtime.feed import TAIL_EVENTS, Feed
-from jackline_server.runtime.tool_reports import ToolProgress
+from jackline_server.runtime.ports.tool_reports import ToolProgress
+from jackline_server.runtime.reading.feed import TAIL_EVENTS, Feed
 from jackline_server.runtime.use_cases import LiveDelta
 from tests.conformance.stores import event
 

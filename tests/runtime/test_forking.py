@@ -33,23 +33,20 @@ from jackline_server.core.gate_plans import GatesPlan, MaskPlan, Pii
 from jackline_server.core.messages import ToolMessage, UserMessage
 from jackline_server.core.plan import Effect, ModelStep, Plan, PromptSection
 from jackline_server.policies.masking import PiiMasks
-from jackline_server.runtime.forking import MOST_BYTES
-from jackline_server.runtime.ports import Invocation, ModelRequest, Record, Source, ToolEnding, ToolResult
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.journal import Created, Journal, NewRun, RunHead
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import StoreUnavailable
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Created,
-    Journal,
-    NewRun,
-    RunHead,
-    RunQuery,
-    Store,
-    StoreUnavailable,
-    Tenant,
-)
+from jackline_server.runtime.service.forking import MOST_BYTES
 from jackline_server.runtime.use_cases import Caller, Disposition, ForkRun, Stage, Started, TighterBounds
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import CALLER, Process, World, process, start_request
 from jackline_server.testing.plans import (

@@ -22,14 +22,15 @@ from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import Effect
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment, Step
-from jackline_server.runtime import runner
-from jackline_server.runtime.ports import ModelRequest
+from jackline_server.runtime.driving import runner
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
 from jackline_server.runtime.use_cases import Disposition, Stage
 from jackline_server.storage.clocks import StoreClock
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import World, process, start_request
 from jackline_server.testing.plans import agent_plan, tool

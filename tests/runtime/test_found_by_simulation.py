@@ -10,23 +10,15 @@ from jackline_server.core.commands import Abort
 from jackline_server.core.facts import AbortMode, Phase, RunFinished, RunRecovered, ToolCallFinished
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import Invocation, ModelRequest, ToolEnding, ToolResult
+from jackline_server.runtime.ports.command_table import Below, CommandRow, Commands, Submission
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.run_rows import RunPage, RunQuery, RunRow, Runs
+from jackline_server.runtime.ports.store_errors import StoreUnavailable
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Below,
-    CommandRow,
-    Commands,
-    RunPage,
-    RunQuery,
-    RunRow,
-    Runs,
-    StoreUnavailable,
-    Submission,
-    Tenant,
-)
 from jackline_server.runtime.use_cases import Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import World, process
 from jackline_server.testing.plans import agent_plan, entry, tool

@@ -20,10 +20,12 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.plan import Effect
 from jackline_server.models.limits import Guarded
-from jackline_server.runtime.ports import ModelRequest
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Claim, Leases, Store
+from jackline_server.runtime.ports.leases import Claim, Leases
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import Process, World, process, start_request
 from jackline_server.testing.plans import agent_plan, tool

@@ -18,9 +18,10 @@ from jackline_server.core.facts import (
 from jackline_server.core.messages import AssistantMessage, ToolMessage
 from jackline_server.core.plan import CompactionMode, CompactionPlan
 from jackline_server.core.reasoning import ReasoningBlocks
-from jackline_server.runtime.ports import ModelChunk, ModelFailure, ModelRequest, Record, TextChunk
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.models import ModelChunk, ModelFailure, ModelRequest, TextChunk
 from jackline_server.runtime.use_cases import Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import World, process
 from jackline_server.testing.plans import MODEL, agent_plan, model, tool

@@ -18,11 +18,12 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.plan import Effect
 from jackline_server.policies.masking import PiiMasks
-from jackline_server.runtime.ports import Record
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery
 from jackline_server.runtime.use_cases import ForkRun, OnBusy, Stage, ThreadRequest, TighterBounds
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import CALLER, Process, World, process, start_request
 from jackline_server.testing.plans import agent, agent_plan, entry, plan_of, tool

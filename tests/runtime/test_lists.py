@@ -9,18 +9,12 @@ from jackline_server.core.commands import Abort, Steer
 from jackline_server.core.facts import AbortMode, CommandApplied, CommandRejected, RunFinished, StepFinished
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.live_run import SUMMARY_MS
-from jackline_server.runtime.ports import ModelRequest
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Append,
-    Created,
-    Journal,
-    NewRun,
-    RunQuery,
-    StoredEvent,
-)
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.driving.live_run import SUMMARY_MS
+from jackline_server.runtime.ports.journal import Append, Created, Journal, NewRun, StoredEvent
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import Process, World, process
 from jackline_server.testing.plans import agent_plan, entry, step_bounds, tool

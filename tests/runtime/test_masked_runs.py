@@ -12,9 +12,10 @@ from jackline_server.core.facts import FailureClass, Usage
 from jackline_server.core.gate_plans import GatesPlan, MaskPlan, Pii
 from jackline_server.core.messages import AssistantMessage, ToolMessage
 from jackline_server.policies.masking import PiiMasks
-from jackline_server.runtime.ports import ModelFailure, ModelRequest, ToolEnding, ToolResult
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.models import ModelFailure, ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import Process, World, process

@@ -20,15 +20,18 @@ from jackline_server.core.commands import (
     Steer,
     SubmitToolResult,
 )
-from jackline_server.core.facts import AbortMode, InterruptRaised, Phase, RunFinished
+from jackline_server.core.facts import AbortMode, InterruptRaised, Phase, RunFinished, ToolAsk
 from jackline_server.core.frozen import change
 from jackline_server.core.gate_plans import GatesPlan, MaskPlan, Pii
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect, HumanAction, Plan, ToolStep
 from jackline_server.policies.masking import PiiMasks
-from jackline_server.runtime.ports import Invocation, ModelRequest, ToolAsk, ToolEnding, ToolResult
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.run_rows import RunRow
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunRow
+from jackline_server.runtime.service.written_words import WrittenWords
 from jackline_server.runtime.use_cases import (
     Caller,
     ControlRun,
@@ -38,8 +41,7 @@ from jackline_server.runtime.use_cases import (
     Stage,
     ThreadRequest,
 )
-from jackline_server.runtime.written_words import WrittenWords
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, Tool
 from jackline_server.testing.harness import Process, World, process, start_request

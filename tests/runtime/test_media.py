@@ -16,13 +16,17 @@ from jackline_server.core.facts import NoticeCode, Noticed, ToolCallFinished
 from jackline_server.core.gate_plans import GatesPlan, MaskPlan
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect, Plan, ToolPolicy
-from jackline_server.runtime.ports import MediaPart, ModelRequest, Record, ToolEnding, ToolResult
+from jackline_server.runtime.ports.blobs import BLOB_GRACE_MS
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import MediaPart, ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import BLOB_GRACE_MS, DEFAULT_TENANT, Store
 from jackline_server.runtime.use_cases import ForkRun, TighterBounds
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import open_sqlite
-from jackline_server.storage.sqlite_database import connect_frozen
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.database import connect_frozen
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import CALLER, Process, World, process

@@ -9,15 +9,16 @@ import pytest
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.plan import ModelStep, Plan
 from jackline_server.folder import WorkflowFolder
-from jackline_server.runtime.histories import Histories
-from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.machine import SystemClock
 from jackline_server.runtime.pinned_tools import NoCatalogs
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
+from jackline_server.runtime.reading.histories import Histories
+from jackline_server.runtime.reading.loading import Loading
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store, Tenant
-from jackline_server.runtime.workflows import Workflows
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.workflows.workflows import Workflows
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.harness import CALLER
 from tests.definitions.workflows import compiler
 

@@ -7,21 +7,11 @@ from dataclasses import dataclass, field
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.facts import ModelCallStarted
 from jackline_server.core.frozen import change
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Append,
-    Created,
-    Journal,
-    NewRun,
-    RunPage,
-    RunQuery,
-    RunRow,
-    Runs,
-    StoredEvent,
-    Tenant,
-)
+from jackline_server.runtime.ports.journal import Append, Created, Journal, NewRun, StoredEvent
+from jackline_server.runtime.ports.run_rows import RunPage, RunQuery, RunRow, Runs
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
 from jackline_server.storage.clocks import StoreClock
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import Process, World, process
 from jackline_server.testing.plans import agent_plan

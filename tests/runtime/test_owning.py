@@ -11,17 +11,12 @@ from jackline_server.core.commands import OWNERS_GONE
 from jackline_server.core.facts import CommandApplied, Phase, StopReason
 from jackline_server.core.frozen import change
 from jackline_server.runtime.machine import SystemClock
-from jackline_server.runtime.owning import PRESENT_MS
+from jackline_server.runtime.ports.command_table import Below, CommandRow, Commands, Submission
+from jackline_server.runtime.ports.store_errors import StoreUnavailable
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Below,
-    CommandRow,
-    Commands,
-    StoreUnavailable,
-    Submission,
-)
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.service.owning import PRESENT_MS
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import Process, World, process
 from jackline_server.testing.plans import agent_plan, tool

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from jackline_server.runtime.pages import KEPT_BYTES, PAGE_EVENTS, Pages
-from jackline_server.runtime.store_ports import StoredEvent, StoreUnavailable
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.runtime.ports.store_errors import StoreUnavailable
+from jackline_server.runtime.reading.pages import KEPT_BYTES, PAGE_EVENTS, Pages
+from jackline_server.storage.memory.store import memory_store
 from tests.conformance.stores import append, event, new_run
 
 

@@ -33,9 +33,10 @@ from jackline_server.core.plan import (
     ReflectPlan,
 )
 from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
-from jackline_server.runtime.ports import ModelFailure, ModelRequest, Record
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.models import ModelFailure, ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import Process, World, process

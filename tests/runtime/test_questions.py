@@ -9,15 +9,18 @@ import pytest
 
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Answer
-from jackline_server.core.facts import InterruptRaised, Phase, RunFinished, ToolCallStarted
+from jackline_server.core.facts import InterruptRaised, Phase, RunFinished, ToolAsk, ToolCallStarted
 from jackline_server.core.frozen import change
 from jackline_server.core.plan import END, HumanAction, McpAction, Plan, ToolStep
-from jackline_server.runtime.ports import Invocation, ModelRequest, ToolAsk, ToolEnding, ToolResult
+from jackline_server.runtime.ports.leases import Claim, Leases
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Claim, Leases, Store
 from jackline_server.runtime.use_cases import ForkRun, Stage, TighterBounds
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, ScriptedReply
 from jackline_server.testing.harness import CALLER, Process, World, process

@@ -21,18 +21,12 @@ from jackline_server.core.new_bounds import NewRunBounds
 from jackline_server.core.plan import ModelPlan
 from jackline_server.models.places import Places
 from jackline_server.models.profile import ModelProfile
-from jackline_server.runtime.ports import ModelPlace
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Append,
-    Created,
-    Journal,
-    NewRun,
-    Store,
-    StoredEvent,
-)
+from jackline_server.runtime.ports.journal import Append, Created, Journal, NewRun, StoredEvent
+from jackline_server.runtime.ports.models import ModelPlace
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import LiveDelta, Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import Process, World, process, start_request
 from jackline_server.testing.plans import MODEL, agent_plan, model, run_bounds

@@ -17,11 +17,11 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.plan import Effect
 from jackline_server.models.limits import Guarded
-from jackline_server.runtime.ports import ModelRequest
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import ControlRun, Receipt, Stage
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import CALLER, Process, World, process

@@ -8,9 +8,10 @@ from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.facts import ToolCallFinished, ToolCallStarted
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import Invocation, ModelRequest, Toolbox, ToolEnding, ToolResult
-from jackline_server.runtime.store_ports import Append, Created, Journal, NewRun, StoredEvent
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.journal import Append, Created, Journal, NewRun, StoredEvent
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.tools import Invocation, Toolbox, ToolEnding, ToolResult
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import World, process
 from jackline_server.testing.plans import agent_plan, entry, step_bounds, tool

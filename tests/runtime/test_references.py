@@ -2,10 +2,11 @@
 
 import pytest
 
-from jackline_server.runtime.references import revision_of
+from jackline_server.runtime.ports.revisions import Revisions
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Revisions
-from jackline_server.storage.memory_revisions import MemoryRevisions
+from jackline_server.runtime.workflows.references import revision_of
+from jackline_server.storage.memory.revisions import MemoryRevisions
 from tests.conformance.stores import OTHER_TENANT, revision
 
 FIRST, SECOND = "abcdef0123" + "0" * 54, "abcdef0199" + "9" * 54

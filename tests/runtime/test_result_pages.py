@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline_server.core.plan import JsonObject
-from jackline_server.runtime.result_pages import MOST_MATCHES, lines_from, matches_from, page_from
+from jackline_server.runtime.driving.result_pages import MOST_MATCHES, lines_from, matches_from, page_from
 
 TEXT = st.text(alphabet=st.sampled_from("ab\nAé\u20ac\U0001f6a2"), max_size=200)
 MOST = st.integers(min_value=1, max_value=40)

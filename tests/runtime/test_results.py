@@ -23,11 +23,14 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import READ_RESULT, Effect, JsonObject, Plan
-from jackline_server.runtime.cut_results import KEPT_BYTES
-from jackline_server.runtime.ports import ModelRequest, Record
-from jackline_server.runtime.store_ports import BLOB_GRACE_MS, DEFAULT_TENANT, Store, Tenant
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.runtime.driving.cut_results import KEPT_BYTES
+from jackline_server.runtime.ports.blobs import BLOB_GRACE_MS
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import Process, World, process

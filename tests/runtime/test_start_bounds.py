@@ -9,7 +9,7 @@ from jackline_server.core.facts import Phase, RunFinished, RunStarted, StopReaso
 from jackline_server.core.plan import Plan, RunBounds
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.use_cases import TighterBounds
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import World, process, start_request

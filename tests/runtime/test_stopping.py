@@ -19,8 +19,9 @@ from jackline_server.core.facts import (
     RunFinished,
     StopReason,
 )
-from jackline_server.runtime.ports import Consultation, ConsultReply, Record
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.consultants import Consultation, ConsultReply
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import Process, World, process
 from jackline_server.testing.plans import agent_plan, step_bounds, tool

@@ -3,9 +3,11 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from jackline_server.runtime.store_ports import BLOB_GRACE_MS, DEFAULT_TENANT, Blobs, StoreUnavailable, Tenant
-from jackline_server.runtime.sweeping import EVERY_MS, Sweeper
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.driving.sweeping import EVERY_MS, Sweeper
+from jackline_server.runtime.ports.blobs import BLOB_GRACE_MS, Blobs
+from jackline_server.runtime.ports.store_errors import StoreUnavailable
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
+from jackline_server.storage.memory.store import memory_store
 from tests.conformance.stores import ManualTime, new_run
 
 

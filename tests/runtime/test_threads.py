@@ -32,21 +32,15 @@ from jackline_server.core.messages import AssistantMessage, Message, SystemMessa
 from jackline_server.core.plan import AnswerForm, Effect, Plan
 from jackline_server.core.reading.conversation import INTERRUPTED
 from jackline_server.core.supervisor_plans import RuleAction, SupervisorPlan
-from jackline_server.runtime.ports import ModelFailure, ModelRequest, Record
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.journal import Append, Created, Journal, NewRun, StoredEvent
+from jackline_server.runtime.ports.models import ModelFailure, ModelRequest
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import StoreUnavailable
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
+from jackline_server.runtime.ports.threads import AppendOutcome
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    Append,
-    Created,
-    Journal,
-    NewRun,
-    RunQuery,
-    Store,
-    StoredEvent,
-    StoreUnavailable,
-    Tenant,
-)
-from jackline_server.runtime.thread_ports import AppendOutcome
 from jackline_server.runtime.use_cases import (
     AppendMessages,
     Caller,
@@ -60,8 +54,8 @@ from jackline_server.runtime.use_cases import (
     ThreadRequest,
     TighterBounds,
 )
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import CALLER, Process, World, process, start_request

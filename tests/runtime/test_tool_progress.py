@@ -16,12 +16,13 @@ from jackline_server.core.gate_plans import GatesPlan, MaskPlan, Pii
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import ToolPolicy
 from jackline_server.policies.masking import PiiMasks
-from jackline_server.runtime.ports import Invocation, ModelRequest, ToolEnding, ToolResult
-from jackline_server.runtime.reporting import SHOWN_CHARS
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.runtime.tool_reports import MOST_TEXT, Report, ToolProgress, ToolReport
+from jackline_server.runtime.driving.reporting import SHOWN_CHARS
+from jackline_server.runtime.ports.models import ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tool_reports import MOST_TEXT, Report, ToolProgress, ToolReport
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.runtime.use_cases import Frame
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, ScriptedReply
 from jackline_server.testing.harness import Process, World, process

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from jackline_server.core.commands import Abort
 from jackline_server.core.facts import AbortMode, Phase, RunFinished, ToolCallFinished
-from jackline_server.runtime.connection_guards import Breaker
-from jackline_server.runtime.ports import Invocation, ToolResult
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.runtime.tool_waits import ToolWait, WaitFor
+from jackline_server.runtime.ports.connection_guards import Breaker
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tool_waits import ToolWait, WaitFor
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.runtime.use_cases import Stage, ToolWaiting
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.doubles import FakeModels, ScriptedReply
 from jackline_server.testing.harness import Process, World, process
 from jackline_server.testing.plans import plan_of, tool

@@ -21,8 +21,8 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.plan import Plan, Price
 from jackline_server.models.chunks import ChunkReader
-from jackline_server.runtime.ports import ModelChunk, ModelFailure, ModelRequest, Models
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.models import ModelChunk, ModelFailure, ModelRequest, Models
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import World, process

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from jackline_server.storage.sqlite_database import Database, connect
+from jackline_server.storage.sqlite.database import Database, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable

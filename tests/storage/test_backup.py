@@ -12,12 +12,13 @@ import apsw
 import pytest
 
 from jackline_server import failpoints
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, StoreDamaged, StoreError, StoreFull
+from jackline_server.runtime.ports.store_errors import StoreDamaged, StoreError, StoreFull
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.storage.boot_errors import StoreUnsuitable
-from jackline_server.storage.sqlite import open_sqlite
-from jackline_server.storage.sqlite_backup import back_up
-from jackline_server.storage.sqlite_copy import copy_database
-from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite.backup import back_up
+from jackline_server.storage.sqlite.copy import copy_database
+from jackline_server.storage.sqlite.database import Database
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.conformance.stores import event, log, new_run
 from tests.storage.disks import look_into
 from tests.storage.upgrades import PRIORITY, RUNS, command, content_of, left_by_a_kill, old_store, to

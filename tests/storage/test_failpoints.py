@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jackline_server import failpoints
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.conformance.stores import log
 
 

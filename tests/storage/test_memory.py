@@ -1,8 +1,9 @@
 """What the memory store has for simulations: no fencing, so that its worth can be shown."""
 
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Durability
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.store import Durability
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.storage.memory.store import memory_store
 from tests.conformance.stores import LEASE_MS, ManualTime, append, event, finish, log, new_run
 
 

@@ -13,19 +13,14 @@ import apsw
 import pytest
 
 from jackline_server import failpoints
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-)
+from jackline_server.runtime.ports.store_errors import StoreDamaged, StoreError, StoreFull, StoreUnavailable
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.storage.boot_errors import StoreInUse, StoreTooNew, StoreUnsuitable, UpgradeFailed
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
-from jackline_server.storage.sqlite_database import Database
-from jackline_server.storage.sqlite_migrations import MIGRATIONS, Migration, newest_version
-from jackline_server.storage.sqlite_schema import SCHEMA_VERSION
-from jackline_server.storage.sqlite_upgrade import UpgradeSettings
+from jackline_server.storage.sqlite.database import Database
+from jackline_server.storage.sqlite.migrations import MIGRATIONS, Migration, newest_version
+from jackline_server.storage.sqlite.schema import SCHEMA_VERSION
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
+from jackline_server.storage.sqlite.upgrade import UpgradeSettings
 from tests.conformance.stores import log, new_run
 from tests.storage.disks import Disk, look_into
 from tests.storage.upgrades import (

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
 from tests.conformance.stores import append, log, new_run
 from tests.storage.disks import Acknowledged, Disk, Entry, Sync, Truncate, Write
 

@@ -13,12 +13,12 @@ import pytest
 
 from jackline_server import failpoints
 from jackline_server.failpoints import NAMES
-from jackline_server.runtime.store_ports import StoreDamaged, StoreError, StoreFull, StoreUnavailable
+from jackline_server.runtime.ports.store_errors import StoreDamaged, StoreError, StoreFull, StoreUnavailable
 from jackline_server.storage.boot_errors import StoreInUse, StoreTooNew, StoreUnsuitable
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
-from jackline_server.storage.sqlite_backup import back_up
-from jackline_server.storage.sqlite_probe import look_at
-from jackline_server.storage.sqlite_restore import restore
+from jackline_server.storage.sqlite.backup import back_up
+from jackline_server.storage.sqlite.probe import look_at
+from jackline_server.storage.sqlite.restore import restore
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
 from tests.conformance.stores import event, new_run
 from tests.storage.disks import Disk, look_into
 from tests.storage.upgrades import BIG, NOW, TODAY, command, content_of, left_by_a_kill, version_of

@@ -7,20 +7,17 @@ from pathlib import Path
 import pytest
 
 from jackline_server import failpoints
-from jackline_server.runtime.store_ports import (
-    BLOB_GRACE_MS,
-    DEFAULT_TENANT,
-    StoreDamaged,
-    StoreFull,
-)
+from jackline_server.runtime.ports.blobs import BLOB_GRACE_MS
+from jackline_server.runtime.ports.store_errors import StoreDamaged, StoreFull
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.storage.clocks import StoreClock
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
-from jackline_server.storage.sqlite_aside import reading_aside
-from jackline_server.storage.sqlite_backup import back_up
-from jackline_server.storage.sqlite_blobs import let_go
-from jackline_server.storage.sqlite_database import Database
-from jackline_server.storage.sqlite_migrations import MIGRATIONS
-from jackline_server.storage.sqlite_session import Session
+from jackline_server.storage.sqlite.aside import reading_aside
+from jackline_server.storage.sqlite.backup import back_up
+from jackline_server.storage.sqlite.blobs import let_go
+from jackline_server.storage.sqlite.database import Database
+from jackline_server.storage.sqlite.migrations import MIGRATIONS
+from jackline_server.storage.sqlite.session import Session
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
 from tests.conformance.stores import append, new_run
 from tests.storage.disks import look_into
 from tests.storage.upgrades import at

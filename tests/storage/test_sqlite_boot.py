@@ -10,17 +10,14 @@ from pathlib import Path
 import pytest
 
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    CommandState,
-    Creation,
-    Durability,
-    Fenced,
-    StoreUnavailable,
-)
+from jackline_server.runtime.ports.command_table import CommandState
+from jackline_server.runtime.ports.journal import Creation
+from jackline_server.runtime.ports.store import Durability
+from jackline_server.runtime.ports.store_errors import Fenced, StoreUnavailable
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.storage.boot_errors import StoreInUse, StoreUnsuitable
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
-from jackline_server.storage.sqlite_schema import SCHEMA_VERSION
+from jackline_server.storage.sqlite.schema import SCHEMA_VERSION
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
 from tests.conformance.stores import (
     LEASE_MS,
     ManualTime,

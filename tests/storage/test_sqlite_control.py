@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from jackline_server.runtime.owner_ports import Hold
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Creation
-from jackline_server.runtime.switch_ports import Engaging
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
+from jackline_server.runtime.ports.journal import Creation
+from jackline_server.runtime.ports.owners import Hold
+from jackline_server.runtime.ports.switches import Engaging
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
 from tests.conformance.stores import ManualTime, new_run
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jackline_server.runtime.store_ports import StoreDamaged
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 from jackline_server.storage.boot_errors import StoreTooNew
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.conformance.stores import event, new_run
 from tests.storage.disks import look_into
 

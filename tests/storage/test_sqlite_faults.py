@@ -10,13 +10,8 @@ import apsw
 import pytest
 
 from jackline_server import failpoints
-from jackline_server.runtime.store_ports import (
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-)
-from jackline_server.storage.sqlite import SqliteSettings, SqliteStore, open_sqlite
+from jackline_server.runtime.ports.store_errors import StoreDamaged, StoreError, StoreFull, StoreUnavailable
+from jackline_server.storage.sqlite.store import SqliteSettings, SqliteStore, open_sqlite
 from tests.conformance.stores import append, event, log, new_run
 from tests.storage.disks import Disk, look_into
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from jackline_server.runtime.store_ports import Store
-from jackline_server.runtime.switch_ports import Engagement, Engaging, Releasing
-from jackline_server.runtime.tenants import DEFAULT_TENANT, Tenant
-from jackline_server.storage.sqlite import open_sqlite
-from jackline_server.storage.sqlite_switch_look import engaged_switches
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.switches import Engagement, Engaging, Releasing
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
+from jackline_server.storage.sqlite.store import open_sqlite
+from jackline_server.storage.sqlite.switch_look import engaged_switches
 
 
 async def engage(store: Store, tenant: Tenant) -> None:

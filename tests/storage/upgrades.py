@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from jackline_server.runtime.store_ports import Store
+from jackline_server.runtime.ports.store import Store
 from jackline_server.storage.clocks import StoreClock
-from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
-from jackline_server.storage.sqlite_database import Database
-from jackline_server.storage.sqlite_migrations import MIGRATIONS, Migration
-from jackline_server.storage.sqlite_schema import SCHEMA_VERSION
-from jackline_server.storage.sqlite_upgrade import UpgradeSettings
+from jackline_server.storage.sqlite.database import Database
+from jackline_server.storage.sqlite.migrations import MIGRATIONS, Migration
+from jackline_server.storage.sqlite.schema import SCHEMA_VERSION
+from jackline_server.storage.sqlite.store import SqliteSettings, open_sqlite
+from jackline_server.storage.sqlite.upgrade import UpgradeSettings
 from tests.conformance.stores import append, event, finish, new_run, revision
 from tests.storage.disks import look_into
 

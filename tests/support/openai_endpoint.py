@@ -33,8 +33,8 @@ from jackline_server.core.messages import (
 )
 from jackline_server.models.script import Script, ScriptUsage, Turn, load_script
 from jackline_server.models.scripted import choose, play
-from jackline_server.runtime.ports import ModelFailure
-from jackline_server.runtime.replies import fold
+from jackline_server.runtime.driving.replies import fold
+from jackline_server.runtime.ports.models import ModelFailure
 from tests.support.web_server import serving
 
 Json = dict[str, Any]

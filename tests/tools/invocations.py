@@ -9,7 +9,7 @@ from jackline_server.core.plan import (
     ToolAction,
     ToolStep,
 )
-from jackline_server.runtime.ports import Invocation
+from jackline_server.runtime.ports.tools import Invocation
 
 ROOT = "tests.tools.roots.allowed"
 

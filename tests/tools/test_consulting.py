@@ -7,7 +7,7 @@ import pytest
 
 from jackline_server.core.facts import ConsultKind
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.ports import Consultation, ConsultReply
+from jackline_server.runtime.ports.consultants import Consultation, ConsultReply
 from jackline_server.tools.consulting import FunctionConsultants
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog

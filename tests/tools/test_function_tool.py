@@ -8,8 +8,8 @@ import pytest
 from jackline_server.core import json_text
 from jackline_server.core.plan import Effect, JsonValue
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.cut_results import HEAD_BYTES, KEPT_BYTES, TAIL_BYTES
-from jackline_server.runtime.ports import ToolEnding, ToolResult
+from jackline_server.runtime.driving.cut_results import HEAD_BYTES, KEPT_BYTES, TAIL_BYTES
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool

@@ -3,10 +3,10 @@
 import asyncio
 from dataclasses import dataclass
 
-from jackline_server.runtime.connection_guards import Breaker
-from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
-from jackline_server.runtime.ports import ToolEnding, ToolResult
-from jackline_server.runtime.tool_waits import ToolWait, WaitFor
+from jackline_server.runtime.ports.connection_guards import Breaker
+from jackline_server.runtime.ports.connection_views import ConnectionKind, ConnectionState, ConnectionView
+from jackline_server.runtime.ports.tool_waits import ToolWait, WaitFor
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 from jackline_server.tools.guards import Guard, is_fair
 from jackline_server.tools.results import completed, failed
 from tests.models.virtual_time import run_virtual

@@ -5,11 +5,11 @@ import pytest
 
 from jackline_server.core.plan import Effect, HttpAction
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.connection_guards import FAILURES
-from jackline_server.runtime.cut_results import KEPT_BYTES
-from jackline_server.runtime.http_ports import HttpConnection
-from jackline_server.runtime.ports import ToolEnding, ToolResult
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.driving.cut_results import KEPT_BYTES
+from jackline_server.runtime.ports.connection_guards import FAILURES
+from jackline_server.runtime.ports.http import HttpConnection
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool

@@ -18,9 +18,9 @@ import pytest
 from jackline_server.core import json_text
 from jackline_server.core.plan import Effect, FunctionAction, JsonValue
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.function_ports import FunctionProcesses
-from jackline_server.runtime.ports import ToolEnding, ToolResult
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.functions import FunctionProcesses
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool

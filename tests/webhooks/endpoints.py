@@ -5,9 +5,9 @@ import hashlib
 import hmac
 from typing import Any
 
-from jackline_server.runtime.http_ports import Origin, Reach
-from jackline_server.runtime.secrets import Secret
-from jackline_server.runtime.webhook_ports import WebhookEndpoint, WebhookEvent
+from jackline_server.runtime.ports.http import Origin, Reach
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.webhooks import WebhookEndpoint, WebhookEvent
 
 KEY = b"k" * 24
 SECRET = Secret("whsec_" + base64.b64encode(KEY).decode())

@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.http_streams import HttpAnswer, HttpPool, PoolSettings
 from jackline_server.runtime.machine import SystemClock
-from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store, StoreFull, StoreUnavailable
-from jackline_server.runtime.webhook_ports import (
+from jackline_server.runtime.ports.http_streams import HttpAnswer, HttpPool, PoolSettings
+from jackline_server.runtime.ports.machine import Clock
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import StoreFull, StoreUnavailable
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.webhooks import (
     AttemptOutcome,
     Claimed,
     DeliveryQuery,
@@ -31,8 +33,8 @@ from jackline_server.runtime.webhook_ports import (
     Sweep,
     WebhookEndpoint,
 )
-from jackline_server.storage.memory import memory_store
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.memory.store import memory_store
+from jackline_server.storage.sqlite.store import open_sqlite
 from jackline_server.webhooks.delivering import JITTER, WAITS_MS, Deliverer, DeliveryTools
 from jackline_server.webhooks.sweeping import DEAD_MS, DELIVERED_MS, PENDING_MS, DeliverySweeper
 from tests.conformance.stores import append, new_run

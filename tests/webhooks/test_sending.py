@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.http_ports import Origin, Reach
 from jackline_server.runtime.machine import SystemClock
-from jackline_server.runtime.secrets import Secret
-from jackline_server.runtime.webhook_ports import AttemptOutcome, Tried, WebhookEndpoint, signing_key
+from jackline_server.runtime.ports.http import Origin, Reach
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.webhooks import AttemptOutcome, Tried, WebhookEndpoint, signing_key
 from jackline_server.webhooks.sending import RETRY_AFTER_MOST_MS, EndpointSender, signed_headers
 from tests.egress.raw_server import Behaviour, RawServer, Received, always, answer, serving
 from tests.support.certificates import own_tls

@@ -12,10 +12,10 @@ from jackline.v1 import run_pb2
 from jackline_server.core.commands import Abort
 from jackline_server.core.facts import AbortMode, FailureClass, InterruptKind, Phase, StopReason
 from jackline_server.core.plan import END, HumanAction
-from jackline_server.runtime.ports import ModelFailure, ModelRequest
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
-from jackline_server.runtime.webhook_ports import DeliveryQuery, WebhookEndpoint, WebhookEvent
-from jackline_server.storage.memory import memory_store
+from jackline_server.runtime.ports.models import ModelFailure, ModelRequest
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.webhooks import DeliveryQuery, WebhookEndpoint, WebhookEvent
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels
 from jackline_server.testing.harness import Process, World, process

@@ -17,8 +17,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.codec.values import milliseconds
+from jackline_server.runtime.ports.workers import MOST_INVOCATIONS, MOST_TOOLS
 from jackline_server.runtime.refusals import Violation
-from jackline_server.runtime.worker_ports import MOST_INVOCATIONS, MOST_TOOLS
 
 RUN_ID = re.compile(r"run_[0-9a-z]{26}")
 NAME = re.compile(rf"[!-~]{{1,{LIMITS.name_characters}}}")

@@ -6,7 +6,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from jackline.v1 import connection_pb2
 from jackline_server.codec.enums import EnumTable
-from jackline_server.runtime.connection_views import (
+from jackline_server.runtime.ports.connection_views import (
     ConnectionKind,
     ConnectionState,
     ConnectionView,

@@ -14,9 +14,10 @@ from jackline_server.api.run_requests import read_interrupts_page
 from jackline_server.api.views import is_full
 from jackline_server.codec.run_view import interrupt_messages
 from jackline_server.core.plan import JsonValue
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.tenants import Tenant
 from jackline_server.runtime.refusals import Refused
-from jackline_server.runtime.service_ports import RunUseCases
-from jackline_server.runtime.store_ports import RunQuery, Tenant
+from jackline_server.runtime.service.ports import RunUseCases
 from jackline_server.runtime.use_cases import Snapshot
 
 MOST_OF_A_FAMILY = 1_000

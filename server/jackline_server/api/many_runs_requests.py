@@ -10,8 +10,8 @@ from jackline_server.api.run_filters import read_filter
 from jackline_server.codec.commands import read_action
 from jackline_server.core.commands import Action
 from jackline_server.core.frozen import change
-from jackline_server.runtime.bulk_control import BulkControl
-from jackline_server.runtime.kill_switch import LIVING
+from jackline_server.runtime.service.bulk_control import BulkControl
+from jackline_server.runtime.service.kill_switch import LIVING
 from jackline_server.runtime.use_cases import Caller
 
 

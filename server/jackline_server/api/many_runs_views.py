@@ -5,9 +5,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from jackline.v1 import bulk_control_pb2, error_reason_pb2, kill_switch_pb2
 from jackline_server.api.views import receipt_message
 from jackline_server.codec.enums import PHASE
-from jackline_server.runtime.bulk_control import BulkDone, BulkResult
-from jackline_server.runtime.kill_switch import Switched, SwitchView
-from jackline_server.runtime.switch_ports import Engagement
+from jackline_server.runtime.ports.switches import Engagement
+from jackline_server.runtime.service.bulk_control import BulkDone, BulkResult
+from jackline_server.runtime.service.kill_switch import Switched, SwitchView
 
 
 def bulk_response(done: BulkDone) -> bulk_control_pb2.BulkControlResponse:

@@ -16,8 +16,8 @@ from google.protobuf.message import Message
 
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.core.plan import JsonValue
+from jackline_server.runtime.ports.tenants import Tenant
 from jackline_server.runtime.refusals import Violation
-from jackline_server.runtime.store_ports import Tenant
 
 _VERSION = b"\x01"
 _MAC_BYTES = 16

@@ -7,7 +7,8 @@ from jackline.v1 import bulk_control_pb2, run_pb2, run_service_pb2
 from jackline_server.api.checks import Checks
 from jackline_server.api.limits import LIMITS
 from jackline_server.codec.enums import PHASE
-from jackline_server.runtime.store_ports import RunQuery, Tenant
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.tenants import Tenant
 
 
 def read_filter(

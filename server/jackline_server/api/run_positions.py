@@ -3,7 +3,7 @@
 from typing import cast
 
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.store_ports import RunRow
+from jackline_server.runtime.ports.run_rows import RunRow
 
 
 def run_position(row: RunRow) -> JsonValue:

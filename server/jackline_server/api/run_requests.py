@@ -20,7 +20,8 @@ from jackline_server.codec.enums import ON_QUESTION, PHASE
 from jackline_server.codec.values import milliseconds
 from jackline_server.core.commands import Action
 from jackline_server.core.frozen import change
-from jackline_server.runtime.store_ports import RunQuery, Tenant
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.tenants import Tenant
 from jackline_server.runtime.use_cases import Caller, ControlRun, Stage, StartRun
 
 OWNER_GRACE_MS = 10_000

@@ -7,7 +7,7 @@ from jackline_server.api.limits import LIMITS, Limits
 from jackline_server.codec.enums import COMMAND_KIND
 from jackline_server.core.facts import CommandKind
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.store_ports import Durability
+from jackline_server.runtime.ports.store import Durability
 
 _DURABILITY = {
     Durability.FSYNC: run_service_pb2.DURABILITY_CLASS_FSYNC,

@@ -18,9 +18,9 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # ships its
 from jackline.v1 import error_reason_pb2
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.store_errors import AliasMoved, StoreDamaged, StoreError, StoreFull
 from jackline_server.runtime.refusals import Refused, Violation
-from jackline_server.runtime.store_ports import AliasMoved, StoreDamaged, StoreError, StoreFull
 
 DOMAIN = "jackline"
 MOST_VIOLATIONS = 20

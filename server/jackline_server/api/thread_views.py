@@ -3,7 +3,7 @@
 from jackline.v1 import run_pb2, run_service_pb2, thread_pb2
 from jackline_server.codec.messages import run_message
 from jackline_server.codec.values import set_time, set_usage
-from jackline_server.runtime.thread_ports import Appended, AppendOutcome, MessageRow, ThreadRow
+from jackline_server.runtime.ports.threads import Appended, AppendOutcome, MessageRow, ThreadRow
 from jackline_server.runtime.use_cases import ThreadPage
 
 _ROLES = {

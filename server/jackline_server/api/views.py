@@ -7,7 +7,7 @@ from jackline_server.api.wait_views import waiting_messages
 from jackline_server.codec import messages as message_codec
 from jackline_server.codec.run_view import run_message
 from jackline_server.core.messages import Message
-from jackline_server.runtime.store_ports import RunRow
+from jackline_server.runtime.ports.run_rows import RunRow
 from jackline_server.runtime.use_cases import Disposition, Receipt, Snapshot, Stage, Started
 
 _DISPOSITIONS = {

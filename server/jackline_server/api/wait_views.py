@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from jackline.v1 import event_pb2, run_pb2
 from jackline_server.codec.enums import TOOL_WAIT_KIND
 from jackline_server.codec.values import set_time
-from jackline_server.runtime.tool_waits import WaitingCall
+from jackline_server.runtime.ports.tool_waits import WaitingCall
 from jackline_server.runtime.use_cases import ToolWaiting
 
 

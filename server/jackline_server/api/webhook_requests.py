@@ -6,8 +6,8 @@ All raise DoorRefused (INVALID_REQUEST) with every violation at once.
 from jackline.v1 import webhook_service_pb2
 from jackline_server.api.checks import Checks
 from jackline_server.api.webhook_views import DELIVERY_STATE
-from jackline_server.runtime.tenants import Tenant
-from jackline_server.runtime.webhook_ports import DeliveryQuery
+from jackline_server.runtime.ports.tenants import Tenant
+from jackline_server.runtime.ports.webhooks import DeliveryQuery
 
 
 def read_deliveries(

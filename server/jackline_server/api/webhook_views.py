@@ -3,8 +3,8 @@
 from jackline.v1 import webhook_service_pb2 as wire
 from jackline_server.codec.enums import EnumTable
 from jackline_server.codec.values import set_time
-from jackline_server.runtime.webhook_ports import AttemptOutcome, DeliveryRow, DeliveryState, Tried
-from jackline_server.runtime.webhooking import WebhookView
+from jackline_server.runtime.ports.webhooks import AttemptOutcome, DeliveryRow, DeliveryState, Tried
+from jackline_server.runtime.service.webhooking import WebhookView
 
 DELIVERY_STATE = EnumTable(DeliveryState, wire.WebhookDeliveryState, "WEBHOOK_DELIVERY_STATE")
 OUTCOME = EnumTable(AttemptOutcome, wire.WebhookAttemptOutcome, "WEBHOOK_ATTEMPT_OUTCOME")

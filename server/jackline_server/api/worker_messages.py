@@ -9,9 +9,8 @@ from jackline.v1 import run_pb2, tool_worker_pb2
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.refusals import Violation
-from jackline_server.runtime.tool_reports import MOST_TEXT
-from jackline_server.runtime.worker_ports import (
+from jackline_server.runtime.ports.tool_reports import MOST_TEXT
+from jackline_server.runtime.ports.workers import (
     MOST_INVOCATION_NAME,
     CancelInvocation,
     CancelReason,
@@ -31,6 +30,7 @@ from jackline_server.runtime.worker_ports import (
     WorkerView,
     WorkerWelcome,
 )
+from jackline_server.runtime.refusals import Violation
 
 MOST_RESULT_BYTES = LIMITS.message_bytes - 64 * 1024
 """What of a message is left for a result."""

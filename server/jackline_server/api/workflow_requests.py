@@ -8,7 +8,7 @@ import re
 from jackline.v1 import run_service_pb2, workflow_service_pb2
 from jackline_server.api.checks import Checks
 from jackline_server.api.limits import LIMITS
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
 
 _ALIAS = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")

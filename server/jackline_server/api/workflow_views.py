@@ -6,8 +6,8 @@ from jackline.v1 import run_service_pb2, workflow_service_pb2
 from jackline_server.codec.plan import plan_message
 from jackline_server.codec.values import set_time
 from jackline_server.core.plan import ModelStep, Plan
-from jackline_server.runtime.ports import Finding, Severity, WorstCase
-from jackline_server.runtime.store_ports import RevisionRow
+from jackline_server.runtime.ports.definitions import Finding, Severity, WorstCase
+from jackline_server.runtime.ports.revisions import RevisionRow
 from jackline_server.runtime.use_cases import Checked, Described, PutDone
 
 _SEVERITIES = {

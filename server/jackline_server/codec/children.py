@@ -12,7 +12,7 @@ from jackline_server.codec.values import optional_json, set_time
 from jackline_server.core.facts import ChildFinished, ChildStarted, Parent
 from jackline_server.core.family import Family
 from jackline_server.core.plan import AgentTool, ChildAction, SharePlan
-from jackline_server.runtime.store_ports import StoreDamaged
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 
 
 def _pack_started(fact: ChildStarted, event: event_pb2.StepEvent) -> None:

@@ -41,8 +41,8 @@ from jackline_server.core.commands import (
 )
 from jackline_server.core.facts import AbortMode, StopReason
 from jackline_server.core.frozen import change
-from jackline_server.runtime.ports import UnknownFact
-from jackline_server.runtime.store_ports import StoreDamaged
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 
 _FORMAT = 1
 _WITH_CAUSE = 2

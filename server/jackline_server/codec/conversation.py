@@ -17,8 +17,8 @@ from jackline_server.core.messages import (
     UserMessage,
 )
 from jackline_server.core.thread_facts import ThreadMessage, ThreadStart
-from jackline_server.runtime.ports import UnknownFact
-from jackline_server.runtime.store_ports import StoreDamaged
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 
 _TOOL = "tool:"
 

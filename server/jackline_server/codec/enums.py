@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jackline.v1 import control_pb2, error_reason_pb2, event_pb2, plan_pb2, run_pb2
 from jackline_server.core import approval_plans, facts, gate_plans, plan, repetition_plans, supervisor_plans
-from jackline_server.runtime.ports import UnknownFact
-from jackline_server.runtime.tool_waits import WaitFor
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.tool_waits import WaitFor
 
 if TYPE_CHECKING:
     # Generic in the stubs only: at run time an enum of the contract is a plain wrapper object.

@@ -21,8 +21,9 @@ from jackline_server.codec.supervising import SUPERVISOR_FACTS
 from jackline_server.codec.turn_facts import TURN_FACTS
 from jackline_server.codec.values import milliseconds
 from jackline_server.core.facts import Fact
-from jackline_server.runtime.ports import Envelope, Record, UnknownFact
-from jackline_server.runtime.store_ports import StoreDamaged, StoredEvent
+from jackline_server.runtime.ports.codec import Envelope, Record, UnknownFact
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 
 FACT_CODERS: tuple[FactCoder[Any], ...] = (
     *RUN_FACTS,

@@ -18,7 +18,7 @@ from jackline_server.core.gate_plans import (
     MaxChars,
     PolicyPlan,
 )
-from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.ports.codec import UnknownFact
 
 _Holder = plan_pb2.Plan | plan_pb2.ModelStepPlan | plan_pb2.ToolStepPlan
 

@@ -30,8 +30,8 @@ from jackline_server.core.plan import (
     StepPlan,
     ToolStep,
 )
-from jackline_server.runtime.ports import UnknownFact
-from jackline_server.runtime.store_ports import StoreDamaged
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 
 
 def plan_message(plan: Plan) -> plan_pb2.Plan:

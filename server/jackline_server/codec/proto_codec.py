@@ -9,8 +9,8 @@ from jackline_server.core.commands import Command
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import Plan
 from jackline_server.core.state import RunState
-from jackline_server.runtime.ports import Record
-from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.journal import StoredEvent
 
 
 class ProtoCodec:

@@ -11,7 +11,7 @@ from jackline.v1 import event_pb2
 from jackline_server.codec.facts import encode_fact
 from jackline_server.core.fact_names import fact_name
 from jackline_server.core.facts import Fact, ModelCallStarted, StepStarted
-from jackline_server.runtime.ports import Envelope, Record
+from jackline_server.runtime.ports.codec import Envelope, Record
 
 
 def shown_fact(fact: Fact, *, full: bool) -> dict[str, Any]:

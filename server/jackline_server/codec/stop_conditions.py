@@ -26,8 +26,8 @@ from jackline_server.core.conditions import (
     ToolCalled,
     oversize,
 )
-from jackline_server.runtime.ports import UnknownFact
-from jackline_server.runtime.store_ports import StoreDamaged
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.store_errors import StoreDamaged
 
 
 def set_condition(into: plan_pb2.StopCondition, condition: StopCondition) -> None:

@@ -24,7 +24,7 @@ from jackline_server.core.supervisor_plans import (
     SupervisorPlan,
     ToolRepeated,
 )
-from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.ports.codec import UnknownFact
 
 
 def set_supervisor(into: plan_pb2.ModelStepPlan, plan: SupervisorPlan | None) -> None:

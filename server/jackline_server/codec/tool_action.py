@@ -18,7 +18,7 @@ from jackline_server.core.plan import (
     ToolAction,
     WorkerAction,
 )
-from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.ports.codec import UnknownFact
 
 
 def set_action(  # noqa: C901 - one case a kind

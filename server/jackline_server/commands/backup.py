@@ -7,7 +7,7 @@ import typer
 
 from jackline_server.commands.given import ConfigFile, DataFolder, config_for, fail, flags_given, say
 from jackline_server.exit_codes import EXIT_USAGE, store_code
-from jackline_server.runtime.store_ports import StoreError
+from jackline_server.runtime.ports.store_errors import StoreError
 
 
 def backup(
@@ -22,7 +22,7 @@ def backup(
     its name. To put it back use `jackline restore`: beside a log that was left there, a file that is copied
     by hand becomes a mixture (docs/upgrades.md).
     """
-    from jackline_server.storage.sqlite_backup import back_up  # noqa: PLC0415 - help needs no store
+    from jackline_server.storage.sqlite.backup import back_up  # noqa: PLC0415 - help needs no store
 
     folder = config_for("backup", config, flags_given({"data": data}), code=EXIT_USAGE).server.data
     try:

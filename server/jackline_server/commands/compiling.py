@@ -11,8 +11,8 @@ from jackline_server.bootstrap import Workbench
 from jackline_server.config import Config
 from jackline_server.core.frozen import change
 from jackline_server.definitions.files import Loaded, load_file, load_folder
-from jackline_server.runtime.named_workflows import known_among
-from jackline_server.runtime.ports import Compilation, Finding, Signature, Source
+from jackline_server.runtime.ports.definitions import Compilation, Finding, Signature, Source
+from jackline_server.runtime.workflows.named_workflows import known_among
 
 
 async def compiled(bench: Workbench, source: Source, *, folder: Path | None = None) -> Compilation:

@@ -29,7 +29,7 @@ from jackline_server.config import Config
 from jackline_server.core.facts import Phase
 from jackline_server.core.recorded.request_differences import Kind
 from jackline_server.exit_codes import EXIT_DATA, EXIT_FOUND, EXIT_USAGE, store_code
-from jackline_server.runtime.store_ports import StoreError
+from jackline_server.runtime.ports.store_errors import StoreError
 
 if TYPE_CHECKING:
     from jackline_server.commands.replaying import Judged, Which
@@ -108,7 +108,7 @@ async def _judged(
 ) -> "list[Judged]":
     """Each run, shown as soon as it is known."""
     from jackline_server.commands import replaying  # noqa: PLC0415 - help needs none of it
-    from jackline_server.storage.sqlite_aside import reading_aside  # noqa: PLC0415 - see above
+    from jackline_server.storage.sqlite.aside import reading_aside  # noqa: PLC0415 - see above
 
     found: list[Judged] = []
     async with reading_aside(config.server.data) as store:

@@ -24,19 +24,16 @@ from jackline_server.core.recorded.replaying import Replayed, replayed
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.linear_regex import LinearPatterns
 from jackline_server.expressions.schemas import JsonSchemas
-from jackline_server.runtime.histories import NAMING, Histories
-from jackline_server.runtime.loading import PAGE_EVENTS
-from jackline_server.runtime.ports import Compilation, Record, Severity, Source, UnknownFact
-from jackline_server.runtime.references import revision_of
+from jackline_server.runtime.ports.codec import Record, UnknownFact
+from jackline_server.runtime.ports.definitions import Compilation, Severity, Source
+from jackline_server.runtime.ports.run_rows import RunQuery, RunRow
+from jackline_server.runtime.ports.store_errors import StoreDamaged, StoreError
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.reading.histories import NAMING, Histories
+from jackline_server.runtime.reading.loading import PAGE_EVENTS
 from jackline_server.runtime.refusals import Refused
-from jackline_server.runtime.store_ports import (
-    DEFAULT_TENANT,
-    RunQuery,
-    RunRow,
-    StoreDamaged,
-    StoreError,
-)
-from jackline_server.storage.sqlite_aside import StoreAside
+from jackline_server.runtime.workflows.references import revision_of
+from jackline_server.storage.sqlite.aside import StoreAside
 
 _PAGE_RUNS = 100
 _CODEC = ProtoCodec()

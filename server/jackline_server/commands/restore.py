@@ -8,7 +8,7 @@ import typer
 
 from jackline_server.commands.given import ConfigFile, DataFolder, config_for, fail, flags_given, say
 from jackline_server.exit_codes import EXIT_USAGE, store_code
-from jackline_server.runtime.store_ports import StoreError
+from jackline_server.runtime.ports.store_errors import StoreError
 
 
 def restore(
@@ -23,7 +23,7 @@ def restore(
     If this is cut off, the data is the old or the new, and the next start carries on. The exit code is 75
     while a server holds the folder, 78 for a copy that a newer version made.
     """
-    from jackline_server.storage import sqlite_restore as storage  # noqa: PLC0415 - help needs no store
+    from jackline_server.storage.sqlite import restore as storage  # noqa: PLC0415 - help needs no store
 
     folder = config_for("restore", config, flags_given({"data": data}), code=EXIT_USAGE).server.data
     try:

@@ -19,8 +19,8 @@ from jackline_server.commands.toolshed import (
 from jackline_server.config import Config
 from jackline_server.core.frozen import frozen
 from jackline_server.definitions.tool_origins import ToolOrigins, tool_origins
-from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.pinned_tools import CatalogConnection
+from jackline_server.runtime.ports.grpc import GrpcConnection
 
 
 @frozen

@@ -12,8 +12,8 @@ from jackline_server.core.media import ResultMedia
 from jackline_server.core.plan import JsonValue
 from jackline_server.core.reading import transcript
 from jackline_server.core.state import ToolCall
-from jackline_server.runtime.ports import MediaPart, ToolEnding, ToolResult
-from jackline_server.runtime.results import BLOB_BYTES
+from jackline_server.runtime.driving.results import BLOB_BYTES
+from jackline_server.runtime.ports.tools import MediaPart, ToolEnding, ToolResult
 
 
 def told(tool: Shown, arguments: Mapping[str, JsonValue], result: ToolResult) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jackline_server.bootstrap import Workbench
     from jackline_server.commands.tool_search import Found
     from jackline_server.commands.toolshed import Group, NoTools, Shown
-    from jackline_server.runtime.ports import ToolResult
+    from jackline_server.runtime.ports.tools import ToolResult
 
 app = group("Try the tools of a config, and pin those of servers.")
 
@@ -255,7 +255,7 @@ async def _called(
 ) -> int:
     from jackline_server.bootstrap import workbench  # noqa: PLC0415 - help needs none of it
     from jackline_server.commands import tool_sight  # noqa: PLC0415 - see above
-    from jackline_server.runtime.ports import ToolEnding  # noqa: PLC0415 - see above
+    from jackline_server.runtime.ports.tools import ToolEnding  # noqa: PLC0415 - see above
 
     async with workbench(config) as bench:
         tool = _named(await _found(config, wanted, bench, name), name)
@@ -357,7 +357,7 @@ def _calls_alike(one: "Shown", other: "Shown") -> bool:
 def _invocation(tool: "Shown", given: dict[str, Any]):  # noqa: ANN202 - a type whose module is loaded late
     """The call as the runtime would make it. What a run takes from its context comes from --args as well."""
     from jackline_server.expressions.schemas import JsonSchemas  # noqa: PLC0415 - help needs none of it
-    from jackline_server.runtime.ports import Invocation  # noqa: PLC0415 - see above
+    from jackline_server.runtime.ports.tools import Invocation  # noqa: PLC0415 - see above
 
     if tool.step is None:
         fail(_TEST, EXIT_DATA, f"{tool.name} can't be used: {tool.refusal}")

@@ -33,7 +33,6 @@ from jackline_server.core.plan import (
 from jackline_server.core.reading import result_tool
 from jackline_server.definitions.files import Loaded
 from jackline_server.definitions.tool_origins import standing_in, tool_origins
-from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.pinned_tools import (
     BadPins,
     Catalog,
@@ -42,7 +41,8 @@ from jackline_server.runtime.pinned_tools import (
     ToolHint,
     pins_path,
 )
-from jackline_server.runtime.ports import Compilation, Severity, Source
+from jackline_server.runtime.ports.definitions import Compilation, Severity, Source
+from jackline_server.runtime.ports.grpc import GrpcConnection
 from jackline_server.tools.catalogs import ServerDown, pinned_by
 from jackline_server.tools.locks import read_lock_file
 

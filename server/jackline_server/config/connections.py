@@ -17,10 +17,10 @@ from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
 from jackline_server.config.worker_connections import read_worker
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.grpc_ports import GrpcConnection
-from jackline_server.runtime.http_ports import HttpConnection, Origin, Reach
-from jackline_server.runtime.mcp_ports import McpConnection
-from jackline_server.runtime.worker_ports import WorkerConnection
+from jackline_server.runtime.ports.grpc import GrpcConnection
+from jackline_server.runtime.ports.http import HttpConnection, Origin, Reach
+from jackline_server.runtime.ports.mcp import McpConnection
+from jackline_server.runtime.ports.workers import WorkerConnection
 
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9%!$&'()*+,;=:@._~-]+)*/?", re.ASCII)

@@ -11,8 +11,8 @@ from jackline_server.config.guarding import read_breaker, read_calls_per_minute
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
-from jackline_server.runtime.secrets import Secret
-from jackline_server.runtime.sql_ports import DataSource, PostgresServer, SqliteFile
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.sql import DataSource, PostgresServer, SqliteFile
 
 _URL = re.compile(r"postgres(?:ql)?://\S+", re.IGNORECASE)
 _MOST_BYTES = 8 * 1024 * 1024

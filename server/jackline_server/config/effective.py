@@ -17,7 +17,7 @@ from jackline_server.config.settings import Config
 from jackline_server.core import json_text
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
 
 DEFAULT = "default"
 

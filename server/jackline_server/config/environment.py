@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 

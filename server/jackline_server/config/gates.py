@@ -13,7 +13,7 @@ from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
 from jackline_server.core.gate_plans import OnHookError
-from jackline_server.runtime.gate_ports import HookDeclaration, PolicyTarget
+from jackline_server.runtime.ports.gates import HookDeclaration, PolicyTarget
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 

@@ -11,8 +11,8 @@ from jackline_server.config.guarding import read_breaker, read_calls_per_minute
 from jackline_server.config.headers import read_headers
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
-from jackline_server.runtime.grpc_ports import GrpcConnection
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.grpc import GrpcConnection
+from jackline_server.runtime.ports.secrets import Secret
 
 REFLECTION = "reflection"
 

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
-from jackline_server.runtime.grpc_ports import GrpcTls
+from jackline_server.runtime.ports.grpc import GrpcTls
 
 _TARGET = re.compile(
     r"(?:dns:///)?(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>\d{1,5})", re.ASCII

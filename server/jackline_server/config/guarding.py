@@ -1,7 +1,7 @@
 """What is said of connections and data sources alike: how many calls one takes, when it is left alone."""
 
 from jackline_server.config.section import Section
-from jackline_server.runtime.connection_guards import COOL_OFF_MS, FAILURES, Breaker
+from jackline_server.runtime.ports.connection_guards import COOL_OFF_MS, FAILURES, Breaker
 
 _MOST_FAILURES = 1_000
 _MOST_CALLS = 1_000_000

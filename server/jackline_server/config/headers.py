@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
 _NOT_A_HEADER = frozenset(

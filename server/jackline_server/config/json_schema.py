@@ -31,7 +31,7 @@ from jackline_server.config.sections import (
 from jackline_server.config.webhooks import ENDS, EVENTS, VIEWS, read_webhooks
 from jackline_server.core.gate_plans import OnHookError
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

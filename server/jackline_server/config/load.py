@@ -22,7 +22,7 @@ from jackline_server.config.sections import (
 )
 from jackline_server.config.settings import Config
 from jackline_server.config.webhooks import read_webhooks
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
 
 FILE_VARIABLE = f"{PREFIX}CONFIG"
 

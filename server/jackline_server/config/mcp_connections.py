@@ -11,9 +11,9 @@ from jackline_server.config.environment import read_environment
 from jackline_server.config.guarding import read_breaker, read_calls_per_minute
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
-from jackline_server.runtime.http_ports import Origin
-from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.http import Origin
+from jackline_server.runtime.ports.mcp import McpConnection, McpEndpoint, McpProcess
+from jackline_server.runtime.ports.secrets import Secret
 
 _TRANSPORTS = ("stdio", "http", "sse")
 _ROOT = Path("/")

@@ -15,7 +15,7 @@ from jackline_server.config.document import Given, Tree
 from jackline_server.config.masking import masked, masked_name
 from jackline_server.config.problems import Problem, ProblemCode
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
 
 _SPAN = re.compile(r"(\d{1,9})(?:\.(\d{1,3}))?(ms|s|m|h|d)", re.ASCII)
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -16,7 +16,7 @@ from jackline_server.config.section import Section
 from jackline_server.config.settings import Listen, ModelProfile, RunSettings, ServerSettings, TenantLimits
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import AttemptLimits, JsonValue, Price
-from jackline_server.runtime.function_ports import FunctionProcesses
+from jackline_server.runtime.driving.results import RUN_BYTES
 from jackline_server.runtime.model_providers import (
     LITELLM,
     OPENAI,
@@ -25,7 +25,7 @@ from jackline_server.runtime.model_providers import (
     automatic_adapter,
     read_model_name,
 )
-from jackline_server.runtime.results import RUN_BYTES
+from jackline_server.runtime.ports.functions import FunctionProcesses
 from jackline_server.runtime.run_limits import START_DELAY_MS
 
 SECTIONS = (

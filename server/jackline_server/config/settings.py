@@ -8,18 +8,18 @@ from pathlib import Path
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import AttemptLimits, JsonValue, Price
-from jackline_server.runtime.function_ports import FunctionProcesses
-from jackline_server.runtime.gate_ports import HookDeclaration, PolicyTarget
-from jackline_server.runtime.grpc_ports import GrpcConnection
-from jackline_server.runtime.http_ports import HttpConnection
-from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
+from jackline_server.runtime.driving.results import RUN_BYTES
 from jackline_server.runtime.pinned_tools import CatalogConnection
-from jackline_server.runtime.results import RUN_BYTES
+from jackline_server.runtime.ports.functions import FunctionProcesses
+from jackline_server.runtime.ports.gates import HookDeclaration, PolicyTarget
+from jackline_server.runtime.ports.grpc import GrpcConnection
+from jackline_server.runtime.ports.http import HttpConnection
+from jackline_server.runtime.ports.mcp import McpConnection, McpProcess
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.sql import DataSource, PostgresServer
+from jackline_server.runtime.ports.webhooks import WebhookEndpoint
+from jackline_server.runtime.ports.workers import WorkerConnection
 from jackline_server.runtime.run_limits import START_DELAY_MS
-from jackline_server.runtime.secrets import Secret
-from jackline_server.runtime.sql_ports import DataSource, PostgresServer
-from jackline_server.runtime.webhook_ports import WebhookEndpoint
-from jackline_server.runtime.worker_ports import WorkerConnection
 
 
 @frozen

@@ -14,9 +14,9 @@ from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
 from jackline_server.core.facts import Phase
-from jackline_server.runtime.http_ports import Origin, Reach
-from jackline_server.runtime.secrets import Secret
-from jackline_server.runtime.webhook_ports import WebhookEndpoint, WebhookEvent, signing_key
+from jackline_server.runtime.ports.http import Origin, Reach
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.webhooks import WebhookEndpoint, WebhookEvent, signing_key
 
 EVENTS = tuple(event.value for event in WebhookEvent)
 ENDS = tuple(phase.value for phase in Phase if phase.terminal)

@@ -8,7 +8,7 @@ import re
 from jackline_server.config.guarding import read_breaker, read_calls_per_minute
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
-from jackline_server.runtime.worker_ports import WorkerConnection
+from jackline_server.runtime.ports.workers import WorkerConnection
 
 _TOOL = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 

@@ -13,7 +13,7 @@ from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import AgentShape, AnyStep
 from jackline_server.definitions.yaml_nodes import Mark, Path
 from jackline_server.runtime.pinned_tools import MAX_PINS_BYTES
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
 
 MAX_SOURCE_BYTES = 256 * 1024
 MAX_FILES = 200

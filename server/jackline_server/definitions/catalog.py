@@ -17,7 +17,7 @@ from jackline_server.definitions import defaults
 from jackline_server.runtime.model_providers import automatic_adapter
 from jackline_server.runtime.pinned_tools import Catalog as McpCatalog
 from jackline_server.runtime.pinned_tools import CatalogConnection
-from jackline_server.runtime.sql_ports import DataSource
+from jackline_server.runtime.ports.sql import DataSource
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}(?:/[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,126}){1,4}")
 

@@ -12,7 +12,7 @@ from jackline_server.definitions.child_steps import starts_children
 from jackline_server.definitions.model_choice import askable
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.yaml_nodes import Path
-from jackline_server.runtime.ports import WorstCase
+from jackline_server.runtime.ports.definitions import WorstCase
 
 _BYTES_A_TOKEN = 4
 

@@ -16,7 +16,7 @@ from jackline_server.definitions.parameters import PAYLOAD, Parameters, json_tex
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import AnyStep, ChildShape, Document
-from jackline_server.runtime.ports import Signature
+from jackline_server.runtime.ports.definitions import Signature
 
 _LATEST = ("", "latest")
 _WORKFLOW = Taker(code="child_input", word="workflow", key="workflow")

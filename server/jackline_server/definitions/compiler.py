@@ -45,7 +45,7 @@ from jackline_server.definitions.shapes import WorkflowShape
 from jackline_server.definitions.supervising import Supervising
 from jackline_server.definitions.worker_steps import WorkerSteps
 from jackline_server.definitions.yaml_nodes import MapNode, Path, ScalarNode, scalars
-from jackline_server.runtime.ports import Compilation, Signature, Source, WorstCase
+from jackline_server.runtime.ports.definitions import Compilation, Signature, Source, WorstCase
 
 _REFERENCE = re.compile(r"\$\{\s*(?:env|file)\s*:", re.IGNORECASE)
 MAX_PATTERNS = 100

@@ -21,7 +21,7 @@ from jackline_server.definitions.reading import read
 from jackline_server.definitions.report import Report, TooManyErrors
 from jackline_server.definitions.shapes import AnyStep
 from jackline_server.runtime.pinned_tools import pins_path
-from jackline_server.runtime.ports import Finding, Severity, Source
+from jackline_server.runtime.ports.definitions import Finding, Severity, Source
 
 MAX_ENTRIES = 20_000
 MAX_WORKFLOWS = 1_000

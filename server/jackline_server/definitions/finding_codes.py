@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.ports import Severity
+from jackline_server.runtime.ports.definitions import Severity
 
 _ERROR, _WARNING, _INFO = (Severity.ERROR,), (Severity.WARNING,), (Severity.INFO,)
 

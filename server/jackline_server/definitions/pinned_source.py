@@ -17,7 +17,7 @@ from jackline_server.definitions.shapes import AgentShape, AnyStep, Document, Gr
 from jackline_server.definitions.yaml_nodes import Mark, Path
 from jackline_server.runtime import pinned_tools
 from jackline_server.runtime.pinned_tools import BadPins, CatalogConnection, PinnedTool
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
 
 _MAX_NAME = 63
 

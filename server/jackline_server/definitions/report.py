@@ -5,7 +5,7 @@ Owns their order, their places and that no secret is ever printed in one. Does n
 
 from jackline_server.definitions import secret_scan
 from jackline_server.definitions.yaml_nodes import MapNode, Mark, Path, path_text, place
-from jackline_server.runtime.ports import Finding, Severity
+from jackline_server.runtime.ports.definitions import Finding, Severity
 
 MAX_FINDINGS = 100
 _MAX_MESSAGE = 500

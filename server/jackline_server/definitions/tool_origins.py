@@ -20,7 +20,7 @@ from jackline_server.definitions.shapes import (
     WorkerShape,
 )
 from jackline_server.runtime.pinned_tools import PinnedTool, pins_path, pins_text
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
 
 _Served = McpShape | GrpcShape | WorkerShape
 

@@ -1,7 +1,7 @@
 """The guarded way out: checks a request, follows the few redirects that are allowed, keeps the time.
 
-Implements `runtime.http_ports.HttpClients` and `runtime.http_streams.HttpPools`. Owns the rules for a request
-as a whole; one connection is `exchange`, kept ones are `pool`, the judgement is `policy`.
+Implements `runtime.ports.http.HttpClients` and `runtime.ports.http_streams.HttpPools`. Owns the rules for a
+request as a whole; one connection is `exchange`, kept ones are `pool`, the judgement is `policy`.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from jackline_server.egress.exchange import Exchange
 from jackline_server.egress.policy import may_redirect, problem_of_address, problem_of_origin
 from jackline_server.egress.pool import GuardedPool
 from jackline_server.egress.resolving import MakeSocket, Resolve, resolve_by_system, system_socket
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.ports.http import (
     UNREACHABLE,
     HttpRefused,
     HttpRequest,
@@ -26,7 +26,7 @@ from jackline_server.runtime.http_ports import (
     HttpUnsent,
     Origin,
 )
-from jackline_server.runtime.http_streams import PoolSettings
+from jackline_server.runtime.ports.http_streams import PoolSettings
 
 MAX_REDIRECTS = 3
 USER_AGENT = "jackline"

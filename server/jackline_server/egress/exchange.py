@@ -16,7 +16,7 @@ from yarl import URL
 from jackline_server.core.frozen import frozen
 from jackline_server.egress.policy import problem_of_address
 from jackline_server.egress.resolving import MakeSocket, PinnedResolver, Resolve, checked_sockets
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.ports.http import (
     UNREACHABLE,
     HttpFailure,
     HttpLate,

@@ -7,8 +7,8 @@ what a server needs to start.
 import asyncio
 from typing import TYPE_CHECKING
 
-from jackline_server.runtime.http_ports import HttpRequest, HttpResponse
-from jackline_server.runtime.http_streams import HttpPool, PoolSettings
+from jackline_server.runtime.ports.http import HttpRequest, HttpResponse
+from jackline_server.runtime.ports.http_streams import HttpPool, PoolSettings
 
 if TYPE_CHECKING:
     from jackline_server.egress.client import GuardedClients

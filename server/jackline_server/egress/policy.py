@@ -4,7 +4,7 @@ Pure. Owns no socket and no resolver.
 """
 
 from jackline_server.egress.addresses import AddressKind, kind_of_address
-from jackline_server.runtime.http_ports import Origin, Reach
+from jackline_server.runtime.ports.http import Origin, Reach
 
 _STANDARD_PORTS = frozenset({80, 443})
 

@@ -1,7 +1,7 @@
 """Kept connections to one server, for answers that are read while they come.
 
-Implements `runtime.http_streams.HttpPool`. Every new connection goes to an address that was checked after
-resolving and again where its socket is made. No cookie, no redirect, no proxy of the environment, no
+Implements `runtime.ports.http_streams.HttpPool`. Every new connection goes to an address that was checked
+after resolving and again where its socket is made. No cookie, no redirect, no proxy of the environment, no
 compression; what is sent twice is decided by whoever asks, never here.
 """
 
@@ -18,7 +18,7 @@ from yarl import URL
 
 from jackline_server.egress.policy import problem_of_address
 from jackline_server.egress.resolving import CheckingResolver, MakeSocket, Resolve, checked_sockets
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.ports.http import (
     UNREACHABLE,
     HttpConnectLate,
     HttpFailure,
@@ -27,7 +27,7 @@ from jackline_server.runtime.http_ports import (
     HttpUnreadable,
     HttpUnsent,
 )
-from jackline_server.runtime.http_streams import HttpAnswer, PoolSettings
+from jackline_server.runtime.ports.http_streams import HttpAnswer, PoolSettings
 
 _KEEP_S = 4.0
 """Shorter than the five seconds after which many a server hangs up: what is sent at that moment is lost."""

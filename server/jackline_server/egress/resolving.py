@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from jackline_server.runtime.http_ports import UNREACHABLE, HttpRefused
+from jackline_server.runtime.ports.http import UNREACHABLE, HttpRefused
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Gives the addresses of a host, in order of preference. Raises OSError if there are none."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jackline_server.identity.principals import ALL_SCOPES, Principal
 from jackline_server.identity.tokens import KnownToken, digest_of
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 
 PREFIX = "jackline_live_"
 LOCAL_PRINCIPAL = "local"

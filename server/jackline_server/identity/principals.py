@@ -6,7 +6,7 @@ Owns the closed set of scopes. Which call needs which is the doors' table.
 from enum import Enum
 
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.store_ports import Tenant
+from jackline_server.runtime.ports.tenants import Tenant
 
 
 class Scope(Enum):

@@ -13,7 +13,8 @@ from jackline_server.core import json_text
 from jackline_server.core.facts import FailureClass, FinishReason, Usage
 from jackline_server.models.failures import in_stream_failure
 from jackline_server.models.thoughts import SENT_BACK_OF_CALLS, Thoughts
-from jackline_server.runtime.ports import (
+from jackline_server.runtime.driving.replies import well_formed
+from jackline_server.runtime.ports.models import (
     EndChunk,
     ModelChunk,
     ModelFailure,
@@ -21,7 +22,6 @@ from jackline_server.runtime.ports import (
     TextChunk,
     ToolCallChunk,
 )
-from jackline_server.runtime.replies import well_formed
 
 MAX_REPORTED_TOKENS = 100_000_000
 """A provider that reports more for one call is not believed."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from jackline_server.models.profile import ModelProfile
-from jackline_server.runtime.ports import (
+from jackline_server.runtime.ports.models import (
     EndChunk,
     ModelChunk,
     ReasoningChunk,

@@ -14,7 +14,7 @@ from jackline_server.core.facts import AttemptLimit, FailureClass, Usage
 from jackline_server.core.frozen import frozen
 from jackline_server.models.provider_words import ProviderWords, read_error
 from jackline_server.models.redaction import safe_message
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.ports.http import (
     HttpConnectLate,
     HttpFailure,
     HttpRefused,
@@ -24,7 +24,7 @@ from jackline_server.runtime.http_ports import (
     retry_after_ms,
     waited_ms,
 )
-from jackline_server.runtime.ports import ModelFailure
+from jackline_server.runtime.ports.models import ModelFailure
 
 _RETRY_AFTER_MS = ("retry-after-ms", "x-ms-retry-after-ms")
 _MAX_CHAIN = 8

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from jackline_server.models.profile import ModelProfile
-from jackline_server.runtime.ports import ModelChunk, ModelRequest
+from jackline_server.runtime.ports.models import ModelChunk, ModelRequest
 
 if TYPE_CHECKING:
     from jackline_server.models.litellm_adapter import LiteLLMModels

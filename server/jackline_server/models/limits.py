@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 from jackline_server.core.facts import AttemptLimit, FailureClass, FinishReason
 from jackline_server.models.failures import over_size
-from jackline_server.runtime.ports import (
+from jackline_server.runtime.ports.models import (
     EndChunk,
     ModelChunk,
     ModelFailure,

@@ -43,7 +43,7 @@ from jackline_server.models.translate import (
     wire_tools,
 )
 from jackline_server.models.wire_http import capped_client, under_way
-from jackline_server.runtime.ports import ModelChunk, ModelFailure, ModelRequest
+from jackline_server.runtime.ports.models import ModelChunk, ModelFailure, ModelRequest
 
 _BACKSTOP_S = 10
 _CLOSE_S = 5

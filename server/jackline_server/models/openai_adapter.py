@@ -30,9 +30,9 @@ from jackline_server.models.wire_body import Option, body_of, options_of, refuse
 from jackline_server.models.wire_caps import MAX_ERROR_BYTES, MAX_LINE_BYTES, SLICE_BYTES
 from jackline_server.models.wire_endpoint import WireEndpoint, wire_endpoint
 from jackline_server.models.wire_events import EventReader, read_document, whole_as_chunk
-from jackline_server.runtime.http_ports import HttpFailure, Reach
-from jackline_server.runtime.http_streams import HttpAnswer, HttpPool, HttpPools, PoolSettings
-from jackline_server.runtime.ports import ModelChunk, ModelRequest
+from jackline_server.runtime.ports.http import HttpFailure, Reach
+from jackline_server.runtime.ports.http_streams import HttpAnswer, HttpPool, HttpPools, PoolSettings
+from jackline_server.runtime.ports.models import ModelChunk, ModelRequest
 
 _SUCCESS = range(200, 300)
 

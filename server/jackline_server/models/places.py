@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from jackline_server.core.plan import ModelPlan
 from jackline_server.models.profile import ModelProfile
 from jackline_server.runtime.allowances import MinuteAllowance, Spent
-from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
+from jackline_server.runtime.ports.connection_views import ConnectionKind, ConnectionState, ConnectionView
 
 _USUAL = ModelProfile()
 

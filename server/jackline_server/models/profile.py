@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
 
 
 @frozen

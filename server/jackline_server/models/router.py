@@ -11,7 +11,7 @@ from jackline_server.core.plan import ModelPlan
 from jackline_server.models.failures import refused
 from jackline_server.models.limits import Guarded
 from jackline_server.models.profile import ModelProfile
-from jackline_server.runtime.ports import ModelChunk, ModelRequest, Models
+from jackline_server.runtime.ports.models import ModelChunk, ModelRequest, Models
 
 
 class ModelRouter:

@@ -23,7 +23,7 @@ from jackline_server.models.script import (
     When,
     load_script,
 )
-from jackline_server.runtime.ports import (
+from jackline_server.runtime.ports.models import (
     EndChunk,
     ModelChunk,
     ModelFailure,

@@ -17,7 +17,7 @@ from typing import cast
 
 from jackline_server.core import json_text
 from jackline_server.models.failures import over_size
-from jackline_server.runtime.replies import well_formed
+from jackline_server.runtime.driving.replies import well_formed
 
 SENT_BACK = frozenset({"reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"})
 """The fields of an assistant message that carry reasoning."""

@@ -21,7 +21,7 @@ from jackline_server.models.strict_order import ordered
 from jackline_server.models.strict_schema import strict
 from jackline_server.models.thoughts import SENT_BACK, SENT_BACK_OF_CALLS
 from jackline_server.models.tool_schemas import Dialect, declared
-from jackline_server.runtime.replies import well_formed
+from jackline_server.runtime.driving.replies import well_formed
 
 
 def wire_messages(

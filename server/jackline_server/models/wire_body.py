@@ -18,7 +18,7 @@ from jackline_server.models.provider_words import ProviderWords
 from jackline_server.models.strict_order import breaks_order, wants_strict_order
 from jackline_server.models.tool_schemas import Dialect, dialect_of
 from jackline_server.models.translate import wire_messages, wire_reply_format, wire_tool, wire_tool_choice
-from jackline_server.runtime.ports import ModelRequest
+from jackline_server.runtime.ports.models import ModelRequest
 
 
 class Option(Enum):

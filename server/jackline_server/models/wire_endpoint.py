@@ -12,7 +12,6 @@ from jackline_server.core.facts import FailureClass
 from jackline_server.core.frozen import frozen
 from jackline_server.models.failures import refused
 from jackline_server.models.profile import ModelProfile
-from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.model_providers import (
     AZURE,
     OPENAI,
@@ -20,6 +19,7 @@ from jackline_server.runtime.model_providers import (
     WireProvider,
     read_model_name,
 )
+from jackline_server.runtime.ports.http import Origin
 
 AZURE_API_VERSION = "2024-10-21"
 """Asked for where a profile names none: the newest that is no preview."""

@@ -13,7 +13,7 @@ from jackline_server.core.facts import FailureClass
 from jackline_server.models.failures import over_size
 from jackline_server.models.wire_caps import MAX_LINE_BYTES, MAX_MARKS, MAX_STREAM_BYTES, SPARSE_BYTES
 from jackline_server.models.wire_density import marks_of
-from jackline_server.runtime.ports import ModelFailure
+from jackline_server.runtime.ports.models import ModelFailure
 
 _DONE = b"[DONE]"
 _MARK = b"\xef\xbb\xbf"

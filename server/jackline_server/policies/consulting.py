@@ -6,7 +6,7 @@ Owns the choice by kind. Conditions go to functions, which are handed in.
 from dataclasses import dataclass
 
 from jackline_server.core.facts import ConsultKind
-from jackline_server.runtime.ports import Consultants, Consultation, ConsultReply
+from jackline_server.runtime.ports.consultants import Consultants, Consultation, ConsultReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import HOOK_POINTS, Point
-from jackline_server.runtime.gate_ports import HookDeclaration
+from jackline_server.runtime.ports.gates import HookDeclaration
 
 ENTRY_POINTS = "jackline.hooks"
 """The group of entry points that hook classes are found in."""

@@ -19,7 +19,7 @@ from jackline_server.core.plan import JsonValue
 from jackline_server.hooks import Event, Proceed, Retry, Veto
 from jackline_server.policies.hook_catalog import HookCatalog, HookProblem
 from jackline_server.policies.timed import Timed
-from jackline_server.runtime.ports import Consultation, ConsultReply
+from jackline_server.runtime.ports.consultants import Consultation, ConsultReply
 
 _CLOSE_SECONDS = 5
 

@@ -14,9 +14,10 @@ from jackline.v1 import plan_pb2, policy_pb2, policy_pb2_grpc, run_pb2
 from jackline_server.core import json_text
 from jackline_server.core.gate_plans import ArgumentsView, MaskPlan, Pii
 from jackline_server.policies.timed import Timed
-from jackline_server.runtime.gate_ports import PolicyTarget
-from jackline_server.runtime.grpc_ports import GrpcTls
-from jackline_server.runtime.ports import Consultation, ConsultReply, Masks
+from jackline_server.runtime.ports.consultants import Consultation, ConsultReply
+from jackline_server.runtime.ports.gates import PolicyTarget
+from jackline_server.runtime.ports.grpc import GrpcTls
+from jackline_server.runtime.ports.masks import Masks
 
 _EVERYTHING = MaskPlan(kinds=frozenset(Pii))
 _VIEWS = {

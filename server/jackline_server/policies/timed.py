@@ -6,7 +6,7 @@ Owns the task of a question from its start until it ends or is abandoned.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from jackline_server.runtime.ports import ConsultReply
+from jackline_server.runtime.ports.consultants import ConsultReply
 
 _FAREWELL_SECONDS = 0.5
 """How long a cancelled question may take to end before it is abandoned."""

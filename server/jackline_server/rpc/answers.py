@@ -18,9 +18,9 @@ import grpc.aio
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.api.statuses import refusal_of, status_of
 from jackline_server.rpc.calls import Context, remaining_ms
-from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.ports.codec import UnknownFact
+from jackline_server.runtime.ports.store_errors import StoreError
 from jackline_server.runtime.refusals import Refused
-from jackline_server.runtime.store_ports import StoreError
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import grpc.aio
 
 from jackline_server.core.frozen import frozen
 from jackline_server.identity.principals import Principal
-from jackline_server.runtime.store_ports import Tenant
+from jackline_server.runtime.ports.tenants import Tenant
 from jackline_server.runtime.use_cases import Caller
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"  # generic in the stubs only

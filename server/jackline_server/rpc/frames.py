@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from jackline.v1 import event_pb2, run_service_pb2
 from jackline_server.api.wait_views import tool_waiting_message
-from jackline_server.runtime.store_ports import StoredEvent
-from jackline_server.runtime.tool_reports import ToolProgress
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.runtime.ports.tool_reports import ToolProgress
 from jackline_server.runtime.use_cases import Frame, LiveDelta
 
 _EVENTS_TAG = b"\x0a"

@@ -6,7 +6,7 @@ from jackline_server.api.many_runs_views import bulk_response, switch_response, 
 from jackline_server.api.page_tokens import PageTokens
 from jackline_server.api.run_positions import read_run_position, run_position
 from jackline_server.rpc.calls import Call
-from jackline_server.runtime.service_ports import KillSwitchUseCases, RunUseCases
+from jackline_server.runtime.service.ports import KillSwitchUseCases, RunUseCases
 
 
 class ManyRunsMethods:

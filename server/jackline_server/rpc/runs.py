@@ -27,8 +27,8 @@ from jackline_server.api.views import (
 from jackline_server.api.wait_views import set_waits
 from jackline_server.codec.run_view import tool_call_messages
 from jackline_server.rpc.calls import Call
-from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.service_ports import RunUseCases
+from jackline_server.runtime.ports.machine import Clock
+from jackline_server.runtime.service.ports import RunUseCases
 
 
 class RunMethods:

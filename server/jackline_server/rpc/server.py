@@ -22,16 +22,16 @@ from jackline_server.rpc.threads import ThreadMethods
 from jackline_server.rpc.webhooks import WebhookMethods
 from jackline_server.rpc.worker_streams import WorkerStreams
 from jackline_server.rpc.workflows import WorkflowMethods
-from jackline_server.runtime.connection_views import ConnectionSource
-from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.service_ports import (
+from jackline_server.runtime.ports.connection_views import ConnectionSource
+from jackline_server.runtime.ports.machine import Clock
+from jackline_server.runtime.ports.workers import WorkerRegistry
+from jackline_server.runtime.service.ports import (
     KillSwitchUseCases,
     RunUseCases,
     ThreadUseCases,
     WebhookUseCases,
     WorkflowUseCases,
 )
-from jackline_server.runtime.worker_ports import WorkerRegistry
 
 _LAST_PORT = 65_535
 

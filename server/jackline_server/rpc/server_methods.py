@@ -6,9 +6,9 @@ from jackline.v1 import connection_pb2, run_service_pb2
 from jackline_server.api.connection_views import connections_response
 from jackline_server.api.server_info import ServerInfo, server_info_message
 from jackline_server.rpc.calls import Call
-from jackline_server.runtime.connection_views import ConnectionSource
+from jackline_server.runtime.ports.connection_views import ConnectionSource
 from jackline_server.runtime.refusals import Refused
-from jackline_server.runtime.service_ports import KillSwitchUseCases
+from jackline_server.runtime.service.ports import KillSwitchUseCases
 
 
 class ServerMethods:

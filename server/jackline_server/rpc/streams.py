@@ -17,7 +17,7 @@ from jackline_server.rpc.calls import Call
 from jackline_server.rpc.frames import FrameCache, FrameWriter
 from jackline_server.rpc.stall import Stall
 from jackline_server.runtime.refusals import Refused
-from jackline_server.runtime.service_ports import RunUseCases
+from jackline_server.runtime.service.ports import RunUseCases
 from jackline_server.runtime.use_cases import Frame
 
 CUT_OFF_S = 1.0

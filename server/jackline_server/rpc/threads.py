@@ -8,7 +8,7 @@ from jackline_server.api.thread_requests import read_append, read_get_thread, re
 from jackline_server.api.thread_views import append_response, thread_message, thread_response
 from jackline_server.api.views import is_full
 from jackline_server.rpc.calls import Call
-from jackline_server.runtime.service_ports import ThreadUseCases
+from jackline_server.runtime.service.ports import ThreadUseCases
 
 
 class ThreadMethods:

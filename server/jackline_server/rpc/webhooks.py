@@ -7,7 +7,7 @@ from jackline_server.api.page_tokens import PageTokens
 from jackline_server.api.webhook_requests import read_deliveries, read_resend, read_test
 from jackline_server.api.webhook_views import delivery_message, tried_response, webhook_message
 from jackline_server.rpc.calls import Call
-from jackline_server.runtime.service_ports import WebhookUseCases
+from jackline_server.runtime.service.ports import WebhookUseCases
 
 
 class WebhookMethods:

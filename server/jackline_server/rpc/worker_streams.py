@@ -24,7 +24,7 @@ from jackline_server.api.worker_messages import (
 from jackline_server.rpc.calls import Call
 from jackline_server.rpc.streams import OpenStreams
 from jackline_server.runtime.allowances import Pace
-from jackline_server.runtime.worker_ports import WorkerLeaves, WorkerProgress, WorkerRegistry, WorkerSeat
+from jackline_server.runtime.ports.workers import WorkerLeaves, WorkerProgress, WorkerRegistry, WorkerSeat
 
 _REGISTER_S = 10.0
 _MISSED = 3

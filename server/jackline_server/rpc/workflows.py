@@ -18,7 +18,7 @@ from jackline_server.api.workflow_views import (
     validate_response,
 )
 from jackline_server.rpc.calls import Call
-from jackline_server.runtime.service_ports import WorkflowUseCases
+from jackline_server.runtime.service.ports import WorkflowUseCases
 
 
 class WorkflowMethods:

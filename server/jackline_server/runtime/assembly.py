@@ -7,53 +7,45 @@ from dataclasses import dataclass, field
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
-from jackline_server.runtime.admission import Admission
-from jackline_server.runtime.bulk_control import BulkControlling
-from jackline_server.runtime.children import Children
-from jackline_server.runtime.controlling import Controlling
-from jackline_server.runtime.conversing import Conversing
-from jackline_server.runtime.creating import Creating
-from jackline_server.runtime.effects import Effects
-from jackline_server.runtime.family_watching import FamilyWatching
-from jackline_server.runtime.feed import Feed
-from jackline_server.runtime.forking import Forking
-from jackline_server.runtime.histories import Histories
-from jackline_server.runtime.joining import JoiningThreads
-from jackline_server.runtime.kill_switch import KillSwitch
-from jackline_server.runtime.kin import Kin
-from jackline_server.runtime.live_run import LiveRunTools
-from jackline_server.runtime.loading import Loading
-from jackline_server.runtime.outboxes import Outbox
-from jackline_server.runtime.owning import Owning
+from jackline_server.runtime.driving.children import Children
+from jackline_server.runtime.driving.effects import Effects
+from jackline_server.runtime.driving.kin import Kin
+from jackline_server.runtime.driving.live_run import LiveRunTools
+from jackline_server.runtime.driving.outboxes import Outbox
+from jackline_server.runtime.driving.results import RUN_BYTES, Results
+from jackline_server.runtime.driving.runner import RunnerTools
+from jackline_server.runtime.driving.scheduler import Scheduler, SchedulerSettings, SchedulerTools
+from jackline_server.runtime.driving.thread_shares import ThreadShares
 from jackline_server.runtime.pinned_tools import Catalogs, NoCatalogs
-from jackline_server.runtime.ports import (
-    Chance,
-    Clock,
-    Codec,
-    Compiler,
-    Consultants,
-    HeldCalls,
-    Masks,
-    ModelPlaces,
-    Models,
-    NoConsultants,
-    NoLimits,
-    NoMasks,
-    Signals,
-    Toolbox,
-)
-from jackline_server.runtime.results import RUN_BYTES, Results
+from jackline_server.runtime.ports.codec import Codec
+from jackline_server.runtime.ports.consultants import Consultants, NoConsultants
+from jackline_server.runtime.ports.definitions import Compiler
+from jackline_server.runtime.ports.machine import Chance, Clock
+from jackline_server.runtime.ports.masks import Masks, NoMasks
+from jackline_server.runtime.ports.models import ModelPlaces, Models, NoLimits
+from jackline_server.runtime.ports.signals import Signals
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tools import HeldCalls, Toolbox
+from jackline_server.runtime.reading.family_watching import FamilyWatching
+from jackline_server.runtime.reading.feed import Feed
+from jackline_server.runtime.reading.histories import Histories
+from jackline_server.runtime.reading.loading import Loading
+from jackline_server.runtime.reading.watching import Watching
 from jackline_server.runtime.run_limits import RunLimits
-from jackline_server.runtime.runner import RunnerTools
-from jackline_server.runtime.scheduler import Scheduler, SchedulerSettings, SchedulerTools
-from jackline_server.runtime.service import RunService
-from jackline_server.runtime.snapshots import Snapshots
-from jackline_server.runtime.starting import Starting
-from jackline_server.runtime.store_ports import Store
-from jackline_server.runtime.thread_shares import ThreadShares
-from jackline_server.runtime.watching import Watching
-from jackline_server.runtime.workflows import Workflows
-from jackline_server.runtime.written_words import WrittenWords
+from jackline_server.runtime.service.admission import Admission
+from jackline_server.runtime.service.bulk_control import BulkControlling
+from jackline_server.runtime.service.controlling import Controlling
+from jackline_server.runtime.service.conversing import Conversing
+from jackline_server.runtime.service.creating import Creating
+from jackline_server.runtime.service.forking import Forking
+from jackline_server.runtime.service.joining import JoiningThreads
+from jackline_server.runtime.service.kill_switch import KillSwitch
+from jackline_server.runtime.service.owning import Owning
+from jackline_server.runtime.service.runs import RunService
+from jackline_server.runtime.service.snapshots import Snapshots
+from jackline_server.runtime.service.starting import Starting
+from jackline_server.runtime.service.written_words import WrittenWords
+from jackline_server.runtime.workflows.workflows import Workflows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

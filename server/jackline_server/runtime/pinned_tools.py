@@ -2,7 +2,7 @@
 
 Owns the digest of a tool, the text that pins a catalog, the same for an operator's lock file and for what is
 stored beside a workflow, and the port by which catalogs are fetched. Does not own how a server is reached
-(`tools.mcp`, `tools.grpc`) nor what the config says of it (`mcp_ports`, `grpc_ports`).
+(`tools.mcp`, `tools.grpc`) nor what the config says of it (`ports.mcp`, `ports.grpc`).
 """
 
 import hashlib

@@ -6,8 +6,8 @@ Owns the translation for use cases that speak to a store on behalf of a caller.
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from jackline_server.runtime.ports.store_errors import StoreDamaged, StoreFull, StoreUnavailable
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import StoreDamaged, StoreFull, StoreUnavailable
 
 
 @contextmanager

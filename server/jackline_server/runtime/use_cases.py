@@ -12,11 +12,14 @@ from jackline_server.core.frozen import frozen
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import OnQuestion, Plan, RunBounds
 from jackline_server.core.state import RunState
-from jackline_server.runtime.ports import Finding, Source, WorstCase
-from jackline_server.runtime.store_ports import RevisionRow, RunRow, StoredEvent, Tenant
-from jackline_server.runtime.thread_ports import MessageRow, ThreadRow
-from jackline_server.runtime.tool_reports import ToolProgress
-from jackline_server.runtime.tool_waits import WaitingCall
+from jackline_server.runtime.ports.definitions import Finding, Source, WorstCase
+from jackline_server.runtime.ports.journal import StoredEvent
+from jackline_server.runtime.ports.revisions import RevisionRow
+from jackline_server.runtime.ports.run_rows import RunRow
+from jackline_server.runtime.ports.tenants import Tenant
+from jackline_server.runtime.ports.threads import MessageRow, ThreadRow
+from jackline_server.runtime.ports.tool_reports import ToolProgress
+from jackline_server.runtime.ports.tool_waits import WaitingCall
 
 
 @frozen

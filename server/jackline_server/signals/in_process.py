@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class InProcessSignals:
-    """Implements `runtime.ports.Signals` for the embedded server."""
+    """Implements `runtime.ports.signals.Signals` for the embedded server."""
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[[str], None]] = []

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from jackline_server.runtime.store_ports import BLOB_BYTES
+from jackline_server.runtime.ports.blobs import BLOB_BYTES
 
 RUN = "run"
 """The kind of holder that a run is."""

@@ -3,7 +3,7 @@
 Damage found at boot is the port's own StoreDamaged.
 """
 
-from jackline_server.runtime.store_ports import StoreError
+from jackline_server.runtime.ports.store_errors import StoreError
 
 # StoreError
 # ├── StoreInUse        another process holds the store

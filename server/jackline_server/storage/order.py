@@ -5,7 +5,7 @@ Owns the checks of a caller's own mistakes, which are ValueErrors and never reac
 
 from collections.abc import Sequence
 
-from jackline_server.runtime.store_ports import Append, NewRun, StoredEvent
+from jackline_server.runtime.ports.journal import Append, NewRun, StoredEvent
 
 
 def check_create(new: NewRun) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from jackline_server.runtime.store_ports import READ_BYTES, StoredEvent
+from jackline_server.runtime.ports.journal import READ_BYTES, StoredEvent
 
 
 def within_read(events: Iterable[StoredEvent]) -> list[StoredEvent]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from jackline_server.core.facts import Usage
-from jackline_server.runtime.thread_ports import MessageRow
+from jackline_server.runtime.ports.threads import MessageRow
 
 MOST_PENDING = 1_000
 """Messages that may be appended while one run is active."""

@@ -10,22 +10,17 @@ from dataclasses import dataclass, field
 
 from jackline_server.core.facts import FinishReason, Usage
 from jackline_server.core.plan import Plan
-from jackline_server.runtime.ports import (
-    Compilation,
+from jackline_server.runtime.ports.definitions import Compilation, Signature, Source, WorstCase
+from jackline_server.runtime.ports.models import (
     EndChunk,
-    Invocation,
     ModelChunk,
     ModelFailure,
     ModelRequest,
     ReasoningChunk,
-    Signature,
-    Source,
     TextChunk,
     ToolCallChunk,
-    ToolEnding,
-    ToolResult,
-    WorstCase,
 )
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,26 +14,20 @@ from jackline_server.core import json_text
 from jackline_server.core.commands import Action
 from jackline_server.core.plan import JsonValue, Plan
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
+from jackline_server.runtime.driving.outboxes import Outbox
+from jackline_server.runtime.driving.results import RUN_BYTES
+from jackline_server.runtime.driving.scheduler import SchedulerSettings
 from jackline_server.runtime.machine import SystemChance, SystemClock
-from jackline_server.runtime.outboxes import Outbox
-from jackline_server.runtime.ports import (
-    Chance,
-    Clock,
-    Consultants,
-    Masks,
-    ModelPlaces,
-    Models,
-    NoConsultants,
-    NoLimits,
-    NoMasks,
-    Record,
-    Source,
-    Toolbox,
-)
-from jackline_server.runtime.results import RUN_BYTES
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.consultants import Consultants, NoConsultants
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.machine import Chance, Clock
+from jackline_server.runtime.ports.masks import Masks, NoMasks
+from jackline_server.runtime.ports.models import ModelPlaces, Models, NoLimits
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.ports.tools import Toolbox
 from jackline_server.runtime.run_limits import RunLimits
-from jackline_server.runtime.scheduler import SchedulerSettings
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
 from jackline_server.runtime.use_cases import (
     Caller,
     ControlRun,

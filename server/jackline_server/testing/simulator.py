@@ -19,9 +19,9 @@ from functools import cache
 from jackline_server.core.commands import Abort, Resume
 from jackline_server.core.facts import AbortMode, Phase
 from jackline_server.core.instruments import Instruments
-from jackline_server.runtime.store_ports import RunRow
+from jackline_server.runtime.ports.run_rows import RunRow
 from jackline_server.storage.clocks import StoreClock
-from jackline_server.storage.memory import memory_store
+from jackline_server.storage.memory.store import memory_store
 from jackline_server.testing.instruments import instruments
 from jackline_server.testing.simulation.approving import approves, with_approvals
 from jackline_server.testing.simulation.asking import asks, with_people

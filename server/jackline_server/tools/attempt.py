@@ -6,7 +6,7 @@ Owns the task of an attempt from its start until it ends or is abandoned. Does n
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from jackline_server.runtime.ports import ToolResult
+from jackline_server.runtime.ports.tools import ToolResult
 from jackline_server.tools.results import failed
 
 _FAREWELL_SECONDS = 0.5

@@ -7,13 +7,8 @@ no place of a tool.
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import Effect, FunctionAction, OnUnknown, ToolStep
-from jackline_server.runtime.ports import (
-    Consultation,
-    ConsultReply,
-    Invocation,
-    ToolEnding,
-    ToolResult,
-)
+from jackline_server.runtime.ports.consultants import Consultation, ConsultReply
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.tools.attempt import Attempts
 from jackline_server.tools.function import FunctionTool
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from jackline_server.core.plan import FunctionAction
-from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.tools.function_call import Given, frames_of, keywords, may_pass, misfit, raised
 from jackline_server.tools.function_catalog import FoundFunction, FunctionCatalog, FunctionProblem
 from jackline_server.tools.isolated.process import IsolatedFunctions

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 
 from jackline_server.core.frozen import change
 from jackline_server.runtime.allowances import MinuteAllowance
-from jackline_server.runtime.connection_guards import Breaker, GuardedConnection
-from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
-from jackline_server.runtime.ports import Invocation, ToolResult
-from jackline_server.runtime.tool_waits import OnWait, ToolWait, WaitFor, unheard
+from jackline_server.runtime.ports.connection_guards import Breaker, GuardedConnection
+from jackline_server.runtime.ports.connection_views import ConnectionKind, ConnectionState, ConnectionView
+from jackline_server.runtime.ports.tool_waits import OnWait, ToolWait, WaitFor, unheard
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.tools.results import failed
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import HttpAction, JsonValue
-from jackline_server.runtime.connection_views import ConnectionKind, ConnectionView
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.ports.connection_views import ConnectionKind, ConnectionView
+from jackline_server.runtime.ports.http import (
     HttpClients,
     HttpConnection,
     HttpFailure,
@@ -26,7 +26,7 @@ from jackline_server.runtime.http_ports import (
     HttpUnsent,
     retry_after_ms,
 )
-from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.tools.guards import Guard, from_here, is_fair
 from jackline_server.tools.http_message import HttpMessage, MessageProblem, message_of
 from jackline_server.tools.media import part_of, with_parts

@@ -5,8 +5,9 @@ the call's output.
 """
 
 from jackline_server.core import json_text, templates
+from jackline_server.core.facts import ToolAsk
 from jackline_server.core.plan import HumanAction, JsonValue
-from jackline_server.runtime.ports import Invocation, ToolAsk, ToolEnding, ToolResult
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.tools.results import clean_text, failed
 
 QUESTION_CHARS = 16_000

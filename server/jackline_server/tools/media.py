@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from jackline_server.core.frozen import change
-from jackline_server.runtime.ports import MediaPart, ToolResult
+from jackline_server.runtime.ports.tools import MediaPart, ToolResult
 from jackline_server.tools.results import clean_text
 
 MOST_PARTS = 32

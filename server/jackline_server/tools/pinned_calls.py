@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from jackline_server.core import json_text, templates
 from jackline_server.core.plan import JsonObject, JsonValue
 from jackline_server.runtime.pinned_tools import Catalog, PinnedTool
-from jackline_server.runtime.ports import Invocation
+from jackline_server.runtime.ports.tools import Invocation
 from jackline_server.tools.http_message import filled
 
 TOOL_CHANGED = "tool_changed"

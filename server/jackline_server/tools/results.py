@@ -1,7 +1,7 @@
 """What a tool returned, made fit to keep: cleaned text, bounded JSON, bounded errors.
 
 Owns the caps. A result that leaves here has no lone surrogate, no control character but tab and line ends,
-no number without a value, and no more JSON than goes into the log (`runtime.cut_results`).
+no number without a value, and no more JSON than goes into the log (`runtime.driving.cut_results`).
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from pydantic import BaseModel
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.cut_results import cut, is_long
-from jackline_server.runtime.ports import ToolEnding, ToolResult
+from jackline_server.runtime.driving.cut_results import cut, is_long
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 
 HARD_BYTES = 8 * 1024 * 1024
 """The longest output that is looked at, whatever its kind."""

@@ -17,7 +17,7 @@ from jackline_server.core.plan import (
     ToolAction,
     WorkerAction,
 )
-from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.tools import human
 from jackline_server.tools.attempt import Attempts
 from jackline_server.tools.function import FunctionTool

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from jackline_server.runtime.ports import Invocation
+from jackline_server.runtime.ports.tools import Invocation
 
 
 def traceparent(invocation: Invocation) -> str:

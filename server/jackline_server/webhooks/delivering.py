@@ -14,10 +14,10 @@ from typing import NoReturn, TypeVar
 
 from jackline_server import failpoints
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.http_streams import HttpPools
-from jackline_server.runtime.ports import Chance, Clock
-from jackline_server.runtime.store_ports import StoreError, StoreFull, StoreUnavailable
-from jackline_server.runtime.webhook_ports import (
+from jackline_server.runtime.ports.http_streams import HttpPools
+from jackline_server.runtime.ports.machine import Chance, Clock
+from jackline_server.runtime.ports.store_errors import StoreError, StoreFull, StoreUnavailable
+from jackline_server.runtime.ports.webhooks import (
     AttemptOutcome,
     Claimed,
     DeliveryQueue,
@@ -73,7 +73,7 @@ class DeliveryTools:
 
 
 class Deliverer:
-    """Implements `runtime.webhook_ports.WebhookSender`. Run it in a task; `close` it when that has ended."""
+    """Implements `runtime.ports.webhooks.WebhookSender`. Run it in a task; `close` it when that has ended."""
 
     def __init__(self, endpoints: Sequence[WebhookEndpoint], *, tools: DeliveryTools) -> None:
         self._lanes: Mapping[str, _Lane] = {one.name: _Lane(one, tools=tools) for one in endpoints}

@@ -14,8 +14,8 @@ from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonObject, JsonValue
 from jackline_server.core.reading.given_arguments import given_arguments
 from jackline_server.core.state import RunState
-from jackline_server.runtime.ports import Record
-from jackline_server.runtime.webhook_ports import WebhookEvent
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.webhooks import WebhookEvent
 
 MOST_BYTES = 256 * 1024
 """A message is never longer."""

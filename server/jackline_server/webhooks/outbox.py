@@ -1,6 +1,6 @@
 """What a commit owes to the operator's webhooks.
 
-Implements `runtime.outboxes.Outbox`. Owns who is told of what, and the ids of deliveries: they follow
+Implements `runtime.driving.outboxes.Outbox`. Owns who is told of what, and the ids of deliveries: they follow
 from the fact and the endpoint, so that whatever is made twice is the same. Does not own the words
 (`messages`).
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jackline_server.core.facts import InterruptRaised, InterruptResolved, RunFinished
 from jackline_server.core.state import RunState
-from jackline_server.runtime.ports import Record
-from jackline_server.runtime.webhook_ports import NewDelivery, WebhookEndpoint
+from jackline_server.runtime.ports.codec import Record
+from jackline_server.runtime.ports.webhooks import NewDelivery, WebhookEndpoint
 from jackline_server.webhooks.messages import Telling, event_of, message
 
 _TOLD = frozenset((InterruptRaised, InterruptResolved, RunFinished))

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.ports.http import (
     HttpFailure,
     HttpLate,
     HttpRefused,
@@ -18,9 +18,9 @@ from jackline_server.runtime.http_ports import (
     HttpUnsent,
     retry_after_ms,
 )
-from jackline_server.runtime.http_streams import HttpPool, HttpPools, PoolSettings
-from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.webhook_ports import AttemptOutcome, Tried, WebhookEndpoint, signing_key
+from jackline_server.runtime.ports.http_streams import HttpPool, HttpPools, PoolSettings
+from jackline_server.runtime.ports.machine import Clock
+from jackline_server.runtime.ports.webhooks import AttemptOutcome, Tried, WebhookEndpoint, signing_key
 
 RETRY_AFTER_MOST_MS = 3_600_000
 """No endpoint makes us wait longer."""

@@ -7,9 +7,9 @@ time as well.
 import logging
 from typing import NoReturn
 
-from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.store_ports import StoreError
-from jackline_server.runtime.webhook_ports import DeliveryQueue, Sweep
+from jackline_server.runtime.ports.machine import Clock
+from jackline_server.runtime.ports.store_errors import StoreError
+from jackline_server.runtime.ports.webhooks import DeliveryQueue, Sweep
 
 _DAY_MS = 86_400_000
 

@@ -21,9 +21,9 @@ from grpc_reflection.v1alpha import reflection
 
 from jackline_server.core.plan import Effect, GrpcAction, JsonValue
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.grpc_ports import GrpcConnection, GrpcTls
-from jackline_server.runtime.ports import ToolResult
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.grpc import GrpcConnection, GrpcTls
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.tools import ToolResult
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.grpc.targets import GrpcTargets

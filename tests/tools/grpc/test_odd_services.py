@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.connection_guards import Breaker
-from jackline_server.runtime.ports import ToolEnding
+from jackline_server.runtime.ports.connection_guards import Breaker
+from jackline_server.runtime.ports.tools import ToolEnding
 from jackline_server.tools.catalogs import ServerDown
 from jackline_server.tools.grpc.interface import BadDescriptors, files_of_set, interface_of
 from tests.tools.grpc.scene import PROTO, SECRET, Answer, connection, descriptors, odd, scene

@@ -11,7 +11,7 @@ import pytest
 from jackline_server.core.plan import Effect, JsonValue
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.pinned_tools import ToolHint, pins_text, read_pins
-from jackline_server.runtime.ports import ToolEnding
+from jackline_server.runtime.ports.tools import ToolEnding
 from tests.tools.grpc.certificates import issue
 from tests.tools.grpc.scene import NAME, SECRET, Scene, Till, connection, descriptors, scene, till, tls
 

@@ -13,12 +13,12 @@ from jackline_server.core.facts import ToolReply
 from jackline_server.core.plan import Effect, JsonValue, McpAction, OnUnknown, ToolStep
 from jackline_server.egress.client import GuardedClients
 from jackline_server.expressions.schemas import JsonSchemas
-from jackline_server.runtime.connection_guards import Breaker
-from jackline_server.runtime.http_ports import Origin
-from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
-from jackline_server.runtime.ports import Invocation, ToolResult
-from jackline_server.runtime.secrets import Secret
-from jackline_server.runtime.tool_reports import Report
+from jackline_server.runtime.ports.connection_guards import Breaker
+from jackline_server.runtime.ports.http import Origin
+from jackline_server.runtime.ports.mcp import McpConnection, McpEndpoint, McpProcess
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.tool_reports import Report
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool

@@ -10,7 +10,7 @@ from mcp_types import CallToolResult, JSONRPCResponse
 from jackline_server.core import json_text
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.pinned_tools import PinnedTool
-from jackline_server.runtime.ports import ToolEnding, ToolResult
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 from jackline_server.tools.mcp.answers import result_of
 from jackline_server.tools.mcp.tidying import tidied
 from jackline_server.tools.media import MOST_PARTS, UNKNOWN_TYPE

@@ -14,8 +14,8 @@ from jackline_server.core import json_text
 from jackline_server.core.facts import ToolAsk, ToolReply
 from jackline_server.core.plan import Effect, JsonValue
 from jackline_server.runtime.pinned_tools import ToolHint
-from jackline_server.runtime.ports import ToolEnding, ToolResult
-from jackline_server.runtime.tool_reports import ToolReport
+from jackline_server.runtime.ports.tool_reports import ToolReport
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 from tests.support.mcp_servers import HELD_SERVER, installed_npm_server
 from tests.tools.mcp.remote_server import until
 from tests.tools.mcp.scene import NAME, Scene, connection, process, reached

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline_server.runtime.ports import ToolEnding
+from jackline_server.runtime.ports.tools import ToolEnding
 from tests.tools.mcp.scene import NAME, Scene, connection, process, reached
 
 SECRET = "hunter2-and-more"

@@ -8,9 +8,9 @@ import pytest
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.connection_guards import Breaker
 from jackline_server.runtime.pinned_tools import pins_text
-from jackline_server.runtime.ports import ToolEnding
+from jackline_server.runtime.ports.connection_guards import Breaker
+from jackline_server.runtime.ports.tools import ToolEnding
 from jackline_server.tools.pinned_calls import TOOL_CHANGED
 from tests.tools.mcp.scene import NAME, hostile
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import ToolEnding
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.tools import ToolEnding
 from tests.egress.raw_server import always, answer, serving
 from tests.support.mcp_servers import served_over_http
 from tests.tools.mcp.remote_server import until

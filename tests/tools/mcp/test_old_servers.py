@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import ToolEnding
+from jackline_server.runtime.ports.tools import ToolEnding
 from tests.egress.raw_server import Behaviour, Received, always, answer, serving
 from tests.support.mcp_servers import served_over_http
 from tests.tools.mcp.remote_server import NOT_FOUND, STREAM, event, result_of, until

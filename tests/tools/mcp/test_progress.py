@@ -9,8 +9,8 @@ import pytest
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.ports import ToolEnding
-from jackline_server.runtime.tool_reports import MOST_TEXT, ToolReport
+from jackline_server.runtime.ports.tool_reports import MOST_TEXT, ToolReport
+from jackline_server.runtime.ports.tools import ToolEnding
 from jackline_server.tools.mcp.lines import TooLong
 from jackline_server.tools.mcp.progress import newest_only
 from tests.support.mcp_servers import served_over_http

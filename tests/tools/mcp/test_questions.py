@@ -11,7 +11,7 @@ import pytest
 from jackline_server.core import json_text
 from jackline_server.core.facts import ToolAsk, ToolReply
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import ToolEnding, ToolResult
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 from tests.tools.mcp.remote_server import until
 from tests.tools.mcp.scene import Scene, connection, hostile, process, reached
 

@@ -7,7 +7,7 @@ import pytest
 from jackline_server.core import json_text
 from jackline_server.core.plan import Effect
 from jackline_server.runtime.pinned_tools import ToolHint, pins_text
-from jackline_server.runtime.ports import ToolEnding
+from jackline_server.runtime.ports.tools import ToolEnding
 from tests.support.mcp_servers import beside_python, installed_filesystem_server, repository
 from tests.tools.mcp.scene import NAME, Scene, connection, process, reached
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import ToolEnding
+from jackline_server.runtime.ports.tools import ToolEnding
 from tests.tools.mcp.remote_server import EMPTY_404, NO_SESSION, NOT_FOUND, remote, until
 from tests.tools.mcp.scene import NAME, Scene, at, hostile, reached
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from jackline_server.core.plan import Effect, JsonValue, SqlAction
 from jackline_server.egress.client import GuardedClients
-from jackline_server.runtime.ports import ToolResult
-from jackline_server.runtime.secrets import Secret
-from jackline_server.runtime.sql_ports import DataSource, PostgresServer, SqliteFile
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.sql import DataSource, PostgresServer, SqliteFile
+from jackline_server.runtime.ports.tools import ToolResult
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool

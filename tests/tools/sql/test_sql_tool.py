@@ -17,9 +17,9 @@ import pytest
 
 from jackline_server.core.json_text import clean
 from jackline_server.core.plan import Effect, JsonValue
-from jackline_server.runtime.ports import ToolEnding
-from jackline_server.runtime.secrets import Secret
-from jackline_server.runtime.sql_ports import PostgresServer, SqliteFile
+from jackline_server.runtime.ports.secrets import Secret
+from jackline_server.runtime.ports.sql import PostgresServer, SqliteFile
+from jackline_server.runtime.ports.tools import ToolEnding
 from jackline_server.tools.sql.databases import SourceDown
 from tests.support.postgres_server import PASSWORD, USER, Postgres
 from tests.tools.sql.databases import Asked, asked, file_value, in_file, on_server, source

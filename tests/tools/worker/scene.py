@@ -10,9 +10,9 @@ from jackline_server.core.frozen import change
 from jackline_server.core.plan import Effect, JsonValue, WorkerAction
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.machine import SystemClock
-from jackline_server.runtime.ports import ToolResult
-from jackline_server.runtime.tool_reports import Report
-from jackline_server.runtime.worker_ports import (
+from jackline_server.runtime.ports.tool_reports import Report
+from jackline_server.runtime.ports.tools import ToolResult
+from jackline_server.runtime.ports.workers import (
     CancelInvocation,
     InvokeTool,
     Registration,

@@ -6,9 +6,8 @@ import json
 import pytest
 
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import ToolEnding
-from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.worker_ports import (
+from jackline_server.runtime.ports.tools import ToolEnding
+from jackline_server.runtime.ports.workers import (
     CancelReason,
     ResultTaken,
     ServerLeaves,
@@ -16,6 +15,7 @@ from jackline_server.runtime.worker_ports import (
     WorkerLeaves,
     WorkerResult,
 )
+from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.tools.worker.session import Outbox
 from tests.tools.worker.scene import POOL, Scene, registration, result_of, tool
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from jackline_server.runtime.worker_ports import WorkerLeaves
+from jackline_server.runtime.ports.workers import WorkerLeaves
 from jackline_server.tools.worker.comings import LINES_A_MINUTE
 from tests.tools.worker.scene import Scene
 

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 import pytest
 
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.connection_guards import Breaker
-from jackline_server.runtime.ports import ToolEnding, ToolResult
+from jackline_server.runtime.ports.connection_guards import Breaker
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
 from jackline_server.tools.guards import NoPlace
 from jackline_server.tools.results import completed, failed
 from jackline_server.tools.worker.places import PoolPlaces

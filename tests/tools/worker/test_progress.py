@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import ToolEnding
-from jackline_server.runtime.tool_reports import ToolReport
-from jackline_server.runtime.worker_ports import WorkerErrorKind
+from jackline_server.runtime.ports.tool_reports import ToolReport
+from jackline_server.runtime.ports.tools import ToolEnding
+from jackline_server.runtime.ports.workers import WorkerErrorKind
 from tests.tools.worker.scene import Scene, result_of
 
 

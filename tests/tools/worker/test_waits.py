@@ -4,10 +4,10 @@ import asyncio
 
 from jackline_server.core.frozen import change
 from jackline_server.core.plan import WorkerAction
-from jackline_server.runtime.connection_views import ConnectionState, ConnectionView, PoolCounts
-from jackline_server.runtime.ports import ToolEnding, ToolResult
-from jackline_server.runtime.tool_waits import ToolWait, WaitFor
-from jackline_server.runtime.worker_ports import WorkerLeaves
+from jackline_server.runtime.ports.connection_views import ConnectionState, ConnectionView, PoolCounts
+from jackline_server.runtime.ports.tool_waits import ToolWait, WaitFor
+from jackline_server.runtime.ports.tools import ToolEnding, ToolResult
+from jackline_server.runtime.ports.workers import WorkerLeaves
 from tests.tools.invocations import invocation
 from tests.tools.worker.scene import POOL, SECONDS, Scene, result_of, tool, until
 

@@ -129,7 +129,7 @@ def _provided() -> Mapping[str, EntryPoint]:
 def _load(name: str) -> Any:  # noqa: ANN401 - a typer function of any signature, or an application
     if name in _OWN:
         module, _, attribute = _OWN[name].target.partition(":")
-        return getattr(import_module(f"jackline_client.cli.{module}"), attribute)
+        return getattr(import_module(f"jackline_client.cli.commands.{module}"), attribute)
     found = _provided().get(name)
     if found is None:
         return _missing(name, None)

@@ -15,8 +15,8 @@ from jackline_server.core.facts import ConsultKind
 from jackline_server.core.gate_plans import ArgumentsView
 from jackline_server.policies.hook_catalog import HookCatalog, HookProblem
 from jackline_server.policies.policy_services import NO_CONNECTION, PolicyServices
-from jackline_server.runtime.gate_ports import PolicyTarget
-from jackline_server.runtime.ports import Consultation
+from jackline_server.runtime.ports.consultants import Consultation
+from jackline_server.runtime.ports.gates import PolicyTarget
 
 ASKED_ABOUT = "jackline_doctor"
 """The tool, the run and the call that a policy service is asked about."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from jackline_server.commands.checks.findings import Check, Found, ok, problem, warning
 from jackline_server.config import Config, Listen
 from jackline_server.folder import cannot_open
-from jackline_server.storage.sqlite_probe import FolderLook, look_at
-from jackline_server.storage.sqlite_switch_look import engaged_switches
+from jackline_server.storage.sqlite.probe import FolderLook, look_at
+from jackline_server.storage.sqlite.switch_look import engaged_switches
 
 _DISTRIBUTION = "jackline"
 _SERVER_EXTRA = 'extra == "server"'

@@ -17,8 +17,10 @@ from jackline_server.config import Config, ModelProfile
 from jackline_server.core.frozen import frozen
 from jackline_server.definitions.catalog import nearest
 from jackline_server.models.script import ScriptError, load_script
-from jackline_server.runtime.grpc_ports import GrpcConnection
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.model_providers import AZURE, OPENAI, read_model_name
+from jackline_server.runtime.pinned_tools import BadPins, Catalog, CatalogConnection
+from jackline_server.runtime.ports.grpc import GrpcConnection
+from jackline_server.runtime.ports.http import (
     HttpClients,
     HttpConnection,
     HttpFailure,
@@ -28,10 +30,8 @@ from jackline_server.runtime.http_ports import (
     Origin,
     Reach,
 )
-from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
-from jackline_server.runtime.model_providers import AZURE, OPENAI, read_model_name
-from jackline_server.runtime.pinned_tools import BadPins, Catalog, CatalogConnection
-from jackline_server.runtime.sql_ports import DataSource, SqliteFile
+from jackline_server.runtime.ports.mcp import McpConnection, McpProcess
+from jackline_server.runtime.ports.sql import DataSource, SqliteFile
 from jackline_server.tools.catalogs import ServerDown
 from jackline_server.tools.grpc.link import GrpcLink
 from jackline_server.tools.locks import read_lock_file

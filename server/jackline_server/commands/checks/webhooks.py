@@ -7,8 +7,8 @@ from jackline_server.bootstrap import Workbench
 from jackline_server.commands.checks.findings import Check, Found, ok, problem, warning
 from jackline_server.commands.checks.outside import asked
 from jackline_server.config import Config
-from jackline_server.runtime.http_ports import HttpClients, HttpRequest
-from jackline_server.runtime.webhook_ports import WebhookEndpoint
+from jackline_server.runtime.ports.http import HttpClients, HttpRequest
+from jackline_server.runtime.ports.webhooks import WebhookEndpoint
 
 _MOST_BYTES = 64 * 1024
 

@@ -16,7 +16,7 @@ from jackline_server.config import Config
 from jackline_server.core.plan import Plan
 from jackline_server.definitions.files import Loaded, load_folder
 from jackline_server.definitions.pinned_source import WORKER_WORDS
-from jackline_server.runtime.ports import Compilation, Severity
+from jackline_server.runtime.ports.definitions import Compilation, Severity
 
 _UNSERVED = "no mistake of the file: a worker of the pool connects to a running server; then put it again"
 _ADVICE = "correct the file; docs/workflow.md has every key"

@@ -33,7 +33,7 @@ from jackline_server.definitions.yaml_nodes import Path as Place
 from jackline_server.definitions.yaml_nodes import Plain, Problem, plain
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.plain_files import read_regular
-from jackline_server.runtime.ports import Finding, Severity, Source
+from jackline_server.runtime.ports.definitions import Finding, Severity, Source
 
 _OTHER_WORDS = {
     "empty_document": "the file holds no cases",

@@ -35,7 +35,7 @@ from jackline_server.commands.evaluation.sight import Call, Sight, Used
 from jackline_server.core import json_text
 from jackline_server.core.plan import JsonValue
 from jackline_server.definitions.parameters import as_json
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
 
 _TERMINAL = frozenset({"succeeded", "needs_review", "exhausted", "failed", "aborted"})
 _LIVING = (

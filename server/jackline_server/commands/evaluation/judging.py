@@ -10,7 +10,7 @@ from jackline_server.core import json_text
 from jackline_server.core.deciding import verdicts
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonObject
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
 
 _STEP = "judge"
 _NAME = "eval_judge"

@@ -2,8 +2,8 @@
 
 Owns the rules: nothing above what the workflow caps or its parent gave it, nothing below what is spent
 already, no budget of money over a model without a price, and no bounds of a visit where no visit has any.
-Does not own who may ask, nor the operator's own limits (`runtime.controlling`), nor what the new bounds then
-allow (`bounds`, `timing`).
+Does not own who may ask, nor the operator's own limits (`runtime.service.controlling`), nor what the new
+bounds then allow (`bounds`, `timing`).
 """
 
 from jackline_server.core import new_bounds

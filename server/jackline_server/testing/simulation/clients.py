@@ -27,9 +27,9 @@ from jackline_server.core.facts import AbortMode, InterruptKind
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.state import Interrupt
 from jackline_server.runtime.assembly import Runtime
-from jackline_server.runtime.ports import Source
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.refusals import Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import (
     ControlRun,
     Frame,

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from jackline_server.core.commands import Abort, Action, Pause, Resume, Steer, kind_of
 from jackline_server.core.facts import AbortMode
-from jackline_server.runtime.bulk_control import BulkControl, BulkDone, BulkResult, command_id
-from jackline_server.runtime.kill_switch import LIVING
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery
+from jackline_server.runtime.ports.run_rows import RunQuery
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.service.bulk_control import BulkControl, BulkDone, BulkResult, command_id
+from jackline_server.runtime.service.kill_switch import LIVING
 from jackline_server.testing.simulation.clients import Client, Notebook, with_receipt
 from jackline_server.testing.simulation.dice import dice_for
 from jackline_server.testing.simulation.wishes import caller

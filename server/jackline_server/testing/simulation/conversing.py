@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import ModelStep, Plan
-from jackline_server.runtime.histories import Histories
-from jackline_server.runtime.ports import Codec
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
+from jackline_server.runtime.ports.codec import Codec
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
+from jackline_server.runtime.reading.histories import Histories
 from jackline_server.runtime.use_cases import AppendMessages, Caller, OnBusy, TextMessage, ThreadRequest
 from jackline_server.testing.validators.history import Said, Thread
 

@@ -26,7 +26,7 @@ from jackline_server.core.plan import (
     ToolPolicy,
     ToolStep,
 )
-from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.ports.journal import StoredEvent
 from jackline_server.testing import plans
 from jackline_server.testing.simulation.dice import dice_for
 

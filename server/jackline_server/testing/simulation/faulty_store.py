@@ -7,26 +7,16 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from jackline_server.runtime.owner_ports import Abandoned, Hold
-from jackline_server.runtime.store_ports import (
-    Append,
-    Below,
-    Claim,
-    CommandRow,
-    Created,
-    Creation,
-    NewRun,
-    RunPage,
-    RunQuery,
-    RunRow,
-    Store,
-    StoreDamaged,
-    StoredEvent,
-    Submission,
-    Tenant,
-)
-from jackline_server.runtime.switch_ports import Engaged, Engagement, Engaging, Releasing
-from jackline_server.runtime.thread_ports import (
+from jackline_server.runtime.ports.command_table import Below, CommandRow, Submission
+from jackline_server.runtime.ports.journal import Append, Created, Creation, NewRun, StoredEvent
+from jackline_server.runtime.ports.leases import Claim
+from jackline_server.runtime.ports.owners import Abandoned, Hold
+from jackline_server.runtime.ports.run_rows import RunPage, RunQuery, RunRow
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.store_errors import StoreDamaged
+from jackline_server.runtime.ports.switches import Engaged, Engagement, Engaging, Releasing
+from jackline_server.runtime.ports.tenants import Tenant
+from jackline_server.runtime.ports.threads import (
     Appended,
     Appending,
     SteerDone,

@@ -6,7 +6,8 @@ Owns the reading of the store at the end. Judges nothing.
 from collections.abc import Iterator, Sequence
 
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery, RunRow
+from jackline_server.runtime.ports.run_rows import RunQuery, RunRow
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.testing.simulation.clients import Client, Notebook
 from jackline_server.testing.simulation.conversing import threads_of
 from jackline_server.testing.simulation.families import mark_of

@@ -6,7 +6,7 @@ Owns the dice of the switch, which are their own, so that worlds without it stay
 import asyncio
 
 from jackline_server.runtime.assembly import Runtime
-from jackline_server.runtime.kill_switch import Switched
+from jackline_server.runtime.service.kill_switch import Switched
 from jackline_server.testing.simulation.clients import Client, Notebook
 from jackline_server.testing.simulation.dice import dice_for
 from jackline_server.testing.simulation.wishes import caller, draw_wish

@@ -15,19 +15,16 @@ from jackline_server.core.facts import ConsultKind, FailureClass, FinishReason, 
 from jackline_server.core.gate_plans import Point
 from jackline_server.core.messages import UserMessage
 from jackline_server.core.plan import ASK_PERSON, FINISH, READ_RESULT, Effect, HumanAction, ToolStep
-from jackline_server.runtime.ports import (
-    Consultation,
-    ConsultReply,
+from jackline_server.runtime.ports.consultants import Consultation, ConsultReply
+from jackline_server.runtime.ports.models import (
     EndChunk,
-    Invocation,
     ModelChunk,
     ModelFailure,
     ModelRequest,
     TextChunk,
     ToolCallChunk,
-    ToolEnding,
-    ToolResult,
 )
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.testing.simulation.approving import PAY, payment
 from jackline_server.testing.simulation.asking import ASKING, NAMED, question_arguments
 from jackline_server.testing.simulation.families import STARTING, WISHES, child_arguments, mark_in

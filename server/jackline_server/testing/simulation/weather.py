@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 from enum import Enum
 
-from jackline_server.runtime.store_ports import StoreFull, StoreUnavailable
+from jackline_server.runtime.ports.store_errors import StoreFull, StoreUnavailable
 
 START_UNIX_MS = 1_700_000_000_000
 

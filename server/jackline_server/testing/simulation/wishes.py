@@ -7,8 +7,8 @@ import zlib
 from dataclasses import dataclass
 
 from jackline_server.core import json_text
-from jackline_server.runtime.ports import Source
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.ports.definitions import Source
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Caller, StartRun, ThreadRequest, TighterBounds
 from jackline_server.testing.simulation.conversing import fingerprint
 from jackline_server.testing.simulation.families import LEAF

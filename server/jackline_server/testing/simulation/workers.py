@@ -18,8 +18,9 @@ from jackline_server.models.places import Places
 from jackline_server.models.profile import ModelProfile
 from jackline_server.policies.masking import PiiMasks
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
-from jackline_server.runtime.scheduler import SchedulerSettings
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
+from jackline_server.runtime.driving.scheduler import SchedulerSettings
+from jackline_server.runtime.ports.store import Store
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Frame
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FixedCompiler

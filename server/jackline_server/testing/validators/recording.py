@@ -16,7 +16,7 @@ from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core import json_text
 from jackline_server.core.facts import Fact, RunStarted, ToolCallFinished
 from jackline_server.core.plan import HumanAction, ModelStep, OnUnknown, Plan, RunBounds, StepPlan, ToolStep
-from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.ports.journal import StoredEvent
 from jackline_server.testing.validators.history import Asks, Event, FieldValue, RunCaps, Scalar, StepCaps
 
 _CONTENT = frozenset(

@@ -12,9 +12,9 @@ import grpc
 import grpc.aio
 
 from jackline_server.plain_files import read_regular
-from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
-from jackline_server.runtime.grpc_ports import GrpcConnection, GrpcTls
 from jackline_server.runtime.pinned_tools import Catalog
+from jackline_server.runtime.ports.connection_views import ConnectionKind, ConnectionState, ConnectionView
+from jackline_server.runtime.ports.grpc import GrpcConnection, GrpcTls
 from jackline_server.tools.catalogs import ServerDown
 from jackline_server.tools.grpc.interface import (
     MAX_BYTES,

@@ -11,7 +11,7 @@ import grpc.aio
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
-from jackline_server.runtime.ports import ToolResult
+from jackline_server.runtime.ports.tools import ToolResult
 from jackline_server.tools.results import clean_text, failed
 
 _Code = grpc.StatusCode

@@ -6,8 +6,8 @@ Owns the links. Does not own calls (`tool`), nor what a pinned catalog is asked 
 import asyncio
 from collections.abc import Mapping
 
-from jackline_server.runtime.connection_views import ConnectionView
-from jackline_server.runtime.grpc_ports import GrpcConnection
+from jackline_server.runtime.ports.connection_views import ConnectionView
+from jackline_server.runtime.ports.grpc import GrpcConnection
 from jackline_server.tools.catalogs import PinnedCatalogs
 from jackline_server.tools.grpc.link import GrpcLink
 

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import GrpcAction, JsonObject, JsonValue
-from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.tools.catalogs import ServerDown
 from jackline_server.tools.grpc.interface import Interface, Method
 from jackline_server.tools.grpc.link import GrpcLink, Metadata

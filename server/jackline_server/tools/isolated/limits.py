@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping
 
 from jackline_server.core.plan import JsonObject, JsonValue
-from jackline_server.runtime.function_ports import FunctionProcesses
+from jackline_server.runtime.ports.functions import FunctionProcesses
 
 _MIB = 1024 * 1024
 _BY_SIGNAL = {signal.SIGXCPU: "CPU", signal.SIGXFSZ: "FSIZE"}

@@ -22,8 +22,8 @@ from typing import IO
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import FunctionAction, JsonObject
-from jackline_server.runtime.function_ports import FunctionProcesses
-from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.runtime.ports.functions import FunctionProcesses
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.tools.isolated.frames import BEGAN, FAILURE, HEAD_BYTES, MOST_BYTES, VALUE
 from jackline_server.tools.isolated.homes import Homes
 from jackline_server.tools.isolated.limits import limits_of, met_by_signal

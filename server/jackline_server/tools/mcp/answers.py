@@ -19,7 +19,7 @@ from jackline_server.core import json_text
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.pinned_tools import PinnedTool
-from jackline_server.runtime.ports import MediaPart, ToolResult
+from jackline_server.runtime.ports.tools import MediaPart, ToolResult
 from jackline_server.tools.mcp.tidying import Held
 from jackline_server.tools.media import (
     MOST_PARTS,

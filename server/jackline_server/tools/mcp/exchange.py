@@ -14,7 +14,7 @@ from jackline_server.core.facts import ToolAsk, ToolReply
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonObject
 from jackline_server.runtime.pinned_tools import PinnedTool
-from jackline_server.runtime.ports import Invocation, ToolEnding, ToolResult
+from jackline_server.runtime.ports.tools import Invocation, ToolEnding, ToolResult
 from jackline_server.tools.mcp.answers import result_of
 from jackline_server.tools.mcp.asking import (
     Asked,

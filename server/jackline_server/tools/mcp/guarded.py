@@ -15,7 +15,7 @@ from mcp.client import Transport
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
-from jackline_server.runtime.http_ports import (
+from jackline_server.runtime.ports.http import (
     HttpClients,
     HttpFailure,
     HttpLate,
@@ -26,8 +26,8 @@ from jackline_server.runtime.http_ports import (
     Origin,
     Reach,
 )
-from jackline_server.runtime.http_streams import HttpAnswer, HttpPool, HttpWays, PoolSettings
-from jackline_server.runtime.mcp_ports import McpEndpoint
+from jackline_server.runtime.ports.http_streams import HttpAnswer, HttpPool, HttpWays, PoolSettings
+from jackline_server.runtime.ports.mcp import McpEndpoint
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """The longest answer in JSON, and the longest event of a stream."""

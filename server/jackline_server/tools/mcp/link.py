@@ -8,10 +8,10 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
-from jackline_server.runtime.http_streams import HttpWays
-from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.pinned_tools import Catalog
+from jackline_server.runtime.ports.connection_views import ConnectionKind, ConnectionState, ConnectionView
+from jackline_server.runtime.ports.http_streams import HttpWays
+from jackline_server.runtime.ports.mcp import McpConnection
 from jackline_server.tools.guards import Guard
 from jackline_server.tools.mcp.failures import McpFailure, ServerDown, SessionGone
 from jackline_server.tools.mcp.held_calls import HeldDialogues

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import IO
 
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.mcp_ports import McpProcess
+from jackline_server.runtime.ports.mcp import McpProcess
 from jackline_server.tools.mcp.witness import Witness
 from jackline_server.tools.process_groups import is_gone, signal_group
 

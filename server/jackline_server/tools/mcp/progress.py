@@ -13,7 +13,7 @@ from typing import Any, cast
 from mcp_types import JSONRPCNotification
 
 from jackline_server.runtime.allowances import Pace
-from jackline_server.runtime.tool_reports import MOST_TEXT, Report, ToolReport
+from jackline_server.runtime.ports.tool_reports import MOST_TEXT, Report, ToolReport
 from jackline_server.tools.mcp.lines import TooLong
 
 A_SECOND = 500

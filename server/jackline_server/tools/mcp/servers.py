@@ -8,9 +8,9 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-from jackline_server.runtime.connection_views import ConnectionView
-from jackline_server.runtime.http_streams import HttpWays
-from jackline_server.runtime.mcp_ports import McpConnection
+from jackline_server.runtime.ports.connection_views import ConnectionView
+from jackline_server.runtime.ports.http_streams import HttpWays
+from jackline_server.runtime.ports.mcp import McpConnection
 from jackline_server.tools.catalogs import PinnedCatalogs
 from jackline_server.tools.mcp.link import Link
 

@@ -27,9 +27,9 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from jackline_server.runtime.http_streams import HttpWays
-from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
-from jackline_server.runtime.tool_reports import Report
+from jackline_server.runtime.ports.http_streams import HttpWays
+from jackline_server.runtime.ports.mcp import McpConnection, McpEndpoint, McpProcess
+from jackline_server.runtime.ports.tool_reports import Report
 from jackline_server.tools.mcp.asking import first_page
 from jackline_server.tools.mcp.dialogue import Answer, Dialogue
 from jackline_server.tools.mcp.failures import (

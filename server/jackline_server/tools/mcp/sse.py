@@ -23,9 +23,9 @@ from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from jackline_server.runtime.http_ports import HttpFailure, HttpLate, HttpRefused, HttpUnsent
-from jackline_server.runtime.http_streams import HttpPool, HttpWays
-from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint
+from jackline_server.runtime.ports.http import HttpFailure, HttpLate, HttpRefused, HttpUnsent
+from jackline_server.runtime.ports.http_streams import HttpPool, HttpWays
+from jackline_server.runtime.ports.mcp import McpConnection, McpEndpoint
 from jackline_server.tools.mcp.guarded import (
     HTTP_UNCERTAIN,
     HTTP_UNSENT,

@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, RequestId
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 
-from jackline_server.runtime.mcp_ports import McpProcess
+from jackline_server.runtime.ports.mcp import McpProcess
 from jackline_server.tools.mcp.lines import LineCutter, TooLong
 from jackline_server.tools.mcp.process import ServerPipes, server_process
 from jackline_server.tools.mcp.progress import newest_only

@@ -9,7 +9,7 @@ import logging
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonObject, McpAction
 from jackline_server.runtime.pinned_tools import PinnedTool
-from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.tools.guards import from_here, is_fair
 from jackline_server.tools.http_message import MessageProblem
 from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown, SessionGone

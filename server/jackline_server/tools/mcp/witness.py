@@ -8,7 +8,7 @@ import re
 import signal
 from collections.abc import Mapping
 
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
 
 _KEPT_CHARS = 4_096
 _SHOWN_CHARS = 300

@@ -24,7 +24,7 @@ from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from jackline_server.core import json_text
 from jackline_server.core.plan import JsonObject, JsonValue
 from jackline_server.core.sql_text import marked
-from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.ports.secrets import Secret
 from jackline_server.tools.results import clean_text
 from jackline_server.tools.sql.databases import Question, SourceDown, SqlFailure, late
 from jackline_server.tools.sql.job import Job

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from jackline_server.core.plan import Effect, SqlAction
 from jackline_server.core.sql_text import CALL_KEY, SqlProblem, read_statement
 from jackline_server.core.templates import TemplateError, names
-from jackline_server.runtime.connection_views import ConnectionKind, ConnectionView
-from jackline_server.runtime.ports import Invocation, ToolResult
-from jackline_server.runtime.sql_ports import DataSource, SqliteFile
+from jackline_server.runtime.ports.connection_views import ConnectionKind, ConnectionView
+from jackline_server.runtime.ports.sql import DataSource, SqliteFile
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
 from jackline_server.tools.guards import Guard, NoPlace, Place, is_fair
 from jackline_server.tools.results import completed, failed
 from jackline_server.tools.sql.databases import Question, SourceDown, SqlDatabase, SqlFailure

@@ -10,14 +10,9 @@ from typing import assert_never
 from jackline_server.core import json_text
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonValue, WorkerAction
-from jackline_server.runtime.ports import Invocation, ToolResult
-from jackline_server.runtime.tool_waits import ToolWait
-from jackline_server.runtime.worker_ports import (
-    CancelReason,
-    InvokeTool,
-    WorkerErrorKind,
-    WorkerFailure,
-)
+from jackline_server.runtime.ports.tool_waits import ToolWait
+from jackline_server.runtime.ports.tools import Invocation, ToolResult
+from jackline_server.runtime.ports.workers import CancelReason, InvokeTool, WorkerErrorKind, WorkerFailure
 from jackline_server.tools.guards import NoPlace
 from jackline_server.tools.http_message import MessageProblem
 from jackline_server.tools.pinned_calls import ToolChanged, arguments_among, changed_words

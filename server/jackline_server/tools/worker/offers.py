@@ -11,8 +11,7 @@ from jackline_server.core import json_text
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, JsonObject
 from jackline_server.runtime.pinned_tools import PinnedTool
-from jackline_server.runtime.refusals import Reason, Refused, Violation
-from jackline_server.runtime.worker_ports import (
+from jackline_server.runtime.ports.workers import (
     MOST_INVOCATION_NAME,
     MOST_INVOCATIONS,
     MOST_TOOLS,
@@ -20,6 +19,7 @@ from jackline_server.runtime.worker_ports import (
     WorkerConnection,
     WorkerTool,
 )
+from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.tools.results import clean_text
 
 MOST_PARALLEL = 1_000

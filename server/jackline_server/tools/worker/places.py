@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from jackline_server.core.frozen import change
 from jackline_server.runtime.allowances import MinuteAllowance
-from jackline_server.runtime.connection_guards import GuardedConnection
-from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
-from jackline_server.runtime.tool_waits import ToolWait, WaitFor
+from jackline_server.runtime.ports.connection_guards import GuardedConnection
+from jackline_server.runtime.ports.connection_views import ConnectionKind, ConnectionState, ConnectionView
+from jackline_server.runtime.ports.tool_waits import ToolWait, WaitFor
 from jackline_server.tools.guards import Circuit, NoPlace, Place, no_more_in_this_minute
 
 

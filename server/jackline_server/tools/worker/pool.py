@@ -14,17 +14,12 @@ from enum import Enum
 from itertools import count
 
 from jackline_server.core.frozen import change
-from jackline_server.runtime.connection_views import (
-    ConnectionState,
-    ConnectionView,
-    PoolCounts,
-)
 from jackline_server.runtime.pinned_tools import Catalog
-from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.tool_reports import Report
-from jackline_server.runtime.tool_waits import ToolWait, WaitFor
-from jackline_server.runtime.worker_ports import (
+from jackline_server.runtime.ports.connection_views import ConnectionState, ConnectionView, PoolCounts
+from jackline_server.runtime.ports.machine import Clock
+from jackline_server.runtime.ports.tool_reports import Report
+from jackline_server.runtime.ports.tool_waits import ToolWait, WaitFor
+from jackline_server.runtime.ports.workers import (
     CancelReason,
     InvokeTool,
     PoolView,
@@ -33,6 +28,7 @@ from jackline_server.runtime.worker_ports import (
     WorkerTool,
     WorkerView,
 )
+from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.tools.catalogs import ServerDown
 from jackline_server.tools.guards import NoPlace, Place
 from jackline_server.tools.worker.comings import Comings

@@ -9,10 +9,9 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 from jackline_server.core.plan import Plan, ToolStep, WorkerAction
-from jackline_server.runtime.connection_views import ConnectionView
-from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.worker_ports import (
+from jackline_server.runtime.ports.connection_views import ConnectionView
+from jackline_server.runtime.ports.machine import Clock
+from jackline_server.runtime.ports.workers import (
     PoolView,
     Registration,
     WorkerConnection,
@@ -23,6 +22,7 @@ from jackline_server.runtime.worker_ports import (
     WorkerSeat,
     WorkerWelcome,
 )
+from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.tools.catalogs import PinnedCatalogs
 from jackline_server.tools.worker.offers import SchemaChecker, checked
 from jackline_server.tools.worker.pool import Served, WorkerPool

@@ -11,9 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
-from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.tool_reports import Report, ToolReport
-from jackline_server.runtime.worker_ports import (
+from jackline_server.runtime.ports.tool_reports import Report, ToolReport
+from jackline_server.runtime.ports.workers import (
     CancelInvocation,
     CancelReason,
     InvokeTool,
@@ -22,6 +21,7 @@ from jackline_server.runtime.worker_ports import (
     WorkerProgress,
     WorkerResult,
 )
+from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.tools.worker.offers import Offer
 
 _MOST_ORDERS = 8_192

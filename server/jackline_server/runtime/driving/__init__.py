@@ -1,0 +1,1 @@
+"""Carrying runs on: one log at a time, and the scheduler of all that this process drives."""

@@ -1,0 +1,1 @@
+"""What was recorded, read again and followed."""

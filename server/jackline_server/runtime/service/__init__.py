@@ -1,0 +1,1 @@
+"""What is asked of the service: starting, forking, steering, looking."""

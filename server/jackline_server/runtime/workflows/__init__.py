@@ -1,0 +1,1 @@
+"""Workflows as they are named, put, looked up and compiled."""

@@ -1,0 +1,1 @@
+"""A store that keeps nothing: for tests and for servers that may forget."""

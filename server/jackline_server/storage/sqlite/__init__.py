@@ -1,0 +1,1 @@
+"""The embedded store: one folder, one file of SQLite, one writer."""
