@@ -71,6 +71,7 @@ async def test_a_fork_needs_to_start_and_to_see(door: Harness, missing: Scope) -
         (request(bounds=run_pb2.RunBounds(steps=0)), "changes.bounds.steps"),
         (request(deadline=Timestamp(seconds=1)), "changes.deadline"),
         (request(steer="a\0b"), "changes.steer"),
+        (request(steer=" \n"), "changes.steer"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -341,6 +341,12 @@ ROWS = [
         reason="FIELD_TOO_LARGE",
     ),
     Row(name="BI31 empty", request=control(steer=SteerCommand()), fields=("steer.text",)),
+    Row(name="BI31 blank", request=control(steer=SteerCommand(text=" \n\u2003")), fields=("steer.text",)),
+    Row(
+        name="BI32 blank error",
+        request=control(submit_tool_result=SubmitToolResultCommand(call_id="c", error="  ")),
+        fields=("submit_tool_result.error",),
+    ),
     Row(
         name="BI32 answer",
         request=control(answer=AnswerCommand(text="a")),

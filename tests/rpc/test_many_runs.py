@@ -107,6 +107,11 @@ async def test_a_token_of_one_request_is_none_of_another(door: Harness):
         ),
         ({"request_id": "r", "all_runs": True}, "command"),
         ({"request_id": "r", "all_runs": True, "steer": SteerCommand()}, "steer.text"),
+        ({"request_id": "r", "all_runs": True, "steer": SteerCommand(text=" \n\u00a0")}, "steer.text"),
+        (
+            {"request_id": "r", "all_runs": True, "abort": AbortCommand(mode=9)},  # pyright: ignore[reportArgumentType] - a value of no version
+            "abort.mode",
+        ),
         (
             {
                 "request_id": "r",
@@ -166,6 +171,7 @@ async def test_a_switch_that_was_never_engaged_says_so(door: Harness):
     [
         (switch.KillSwitchRequest(reason="r"), "action"),
         (switch.KillSwitchRequest(action=switch.KILL_SWITCH_ACTION_ENGAGE), "reason"),
+        (switch.KillSwitchRequest(action=switch.KILL_SWITCH_ACTION_ENGAGE, reason=" \t"), "reason"),
     ],
 )
 async def test_the_switch_is_not_moved_without_action_and_reason(

@@ -495,6 +495,18 @@ async def test_an_input_becomes_guidance_for_the_active_run_and_once(here: Scene
     assert (len(pending), total) == (1, 1)
 
 
+@pytest.mark.parametrize("text", ["", " \n\u00a0"])
+async def test_an_input_that_says_nothing_is_no_guidance(here: Scene, text: str) -> None:
+    async with here.running() as jackline:
+        first = await start(jackline, "one")
+        await here.asked.wait()
+        with pytest.raises(Refused) as caught:
+            await start(jackline, text, on_busy=OnBusy.STEER)
+        pending = await here.store.commands.pending(first.row.run_id)
+    assert (caught.value.reason, caught.value.metadata) == (Reason.INVALID_INPUT, {"path": "input"})
+    assert pending == []
+
+
 async def test_guidance_by_a_start_reaches_the_model_and_stays_in_the_thread(here: Scene) -> None:
     async with here.running() as jackline:
         first = await start(jackline, "one")

@@ -361,7 +361,7 @@ func (*ResumeCommand) Descriptor() ([]byte, []int) {
 // outcome contract, nor the bounds.
 type SteerCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The guidance; at most 64 KiB.
+	// Required: white space alone is none. The guidance; at most 64 KiB.
 	Text          string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -611,7 +611,7 @@ type SubmitToolResultCommand_OutputJson struct {
 }
 
 type SubmitToolResultCommand_Error struct {
-	// It failed, in these words; at most 64 KiB.
+	// It failed, in these words; at most 64 KiB. White space alone is none.
 	Error string `protobuf:"bytes,3,opt,name=error,proto3,oneof"`
 }
 

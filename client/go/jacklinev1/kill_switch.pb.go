@@ -182,7 +182,7 @@ type KillSwitchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. What to do.
 	Action KillSwitchAction `protobuf:"varint,1,opt,name=action,proto3,enum=jackline.v1.KillSwitchAction" json:"action,omitempty"`
-	// Why, for the record and for each run that it ends; at most 4 KiB. Required to engage.
+	// Why, for the record and for each run that it ends; at most 4 KiB. Required to engage; white space alone is none.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -490,8 +490,8 @@ type ForkChanges struct {
 	Bounds *RunBounds `protobuf:"bytes,2,opt,name=bounds,proto3" json:"bounds,omitempty"`
 	// Set over the labels of the run; together at most 32.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Guidance that the model is given first; at most 64 KiB. Only at an event after which the conversation can take some:
-	// inside a step that asks a model, with no tool call left to do.
+	// Guidance that the model is given first; at most 64 KiB, not white space alone. Only at an event after which the
+	// conversation can take some: inside a step that asks a model, with no tool call left to do.
 	Steer string `protobuf:"bytes,4,opt,name=steer,proto3" json:"steer,omitempty"`
 	// Absolute end of the fork. In the future.
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=deadline,proto3" json:"deadline,omitempty"`

@@ -317,7 +317,7 @@ type NewThreadMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. USER or ASSISTANT: results of tools belong to calls of a run, and only a workflow speaks as SYSTEM.
 	Role MessageRole `protobuf:"varint,1,opt,name=role,proto3,enum=jackline.v1.MessageRole" json:"role,omitempty"`
-	// Required. The text; at most 64 KiB.
+	// Required: white space alone is none. The text; at most 64 KiB.
 	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -99,9 +99,9 @@ class Checks:
         return False
 
     def text(self, field: str, value: str, limit: int, *, required: bool = False) -> None:
-        """Note a text that is too long, or missing."""
-        if required and not value:
-            self.fail(field, "required", "REQUIRED")
+        """Note a text that is too long, or, where one is required, that says nothing."""
+        if required and not value.strip():
+            self.fail(field, "required: white space alone says nothing" if value else "required", "REQUIRED")
         self.size(field, len(value.encode()), limit)
 
     def run_id(self, field: str, value: str) -> None:

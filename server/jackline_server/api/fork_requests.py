@@ -26,7 +26,7 @@ def read_fork(request: run_service_pb2.ForkRunRequest, *, caller: Caller, now_un
     if changes.workflow:
         check_reference(checks, "changes.workflow", changes.workflow)
     checks.labels("changes.labels", changes.labels)
-    checks.text("changes.steer", changes.steer, LIMITS.steer_bytes)
+    checks.text("changes.steer", changes.steer, LIMITS.steer_bytes, required=bool(changes.steer))
     bounds = tighter_bounds(checks, "changes.bounds", changes.bounds)
     end = None
     if changes.HasField("deadline"):

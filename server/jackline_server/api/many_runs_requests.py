@@ -35,21 +35,30 @@ def read_bulk(
     if request.all_runs and not empty:
         checks.fail("all_runs", "only with an empty filter", "WITH_FILTER")
     limit = checks.page_size("page_size", request.page_size)
-    action = _action(checks, request)
+    _check_command(checks, request)
     checks.finish()
-    if action is None:
-        raise AssertionError("a checked request holds a command")
     return BulkControl(
         caller=caller,
         query=change(query, phases=query.phases or LIVING, before=before, limit=limit),
         request_id=request.request_id,
         reason=request.reason,
-        action=action,
+        action=_action(request),
         preview=request.preview,
     )
 
 
-def _action(checks: Checks, request: bulk_control_pb2.BulkControlRequest) -> Action | None:
+def _check_command(checks: Checks, request: bulk_control_pb2.BulkControlRequest) -> None:
+    match request.WhichOneof("command"):
+        case "steer":
+            checks.text("steer.text", request.steer.text, LIMITS.steer_bytes, required=True)
+        case None:
+            checks.fail("command", "required: set one that this version knows", "REQUIRED")
+        case "pause" | "resume" | "abort":
+            pass
+
+
+def _action(request: bulk_control_pb2.BulkControlRequest) -> Action:
+    """The command of a checked request."""
     single = run_service_pb2.ControlRequest()
     match request.WhichOneof("command"):
         case "pause":
@@ -57,13 +66,15 @@ def _action(checks: Checks, request: bulk_control_pb2.BulkControlRequest) -> Act
         case "resume":
             single.resume.CopyFrom(request.resume)
         case "steer":
-            checks.text("steer.text", request.steer.text, LIMITS.steer_bytes, required=True)
             single.steer.CopyFrom(request.steer)
         case "abort":
             single.abort.CopyFrom(request.abort)
         case None:
-            checks.fail("command", "required: set one that this version knows", "REQUIRED")
-    return read_action(single)
+            pass
+    action = read_action(single)
+    if action is None:
+        raise AssertionError("a checked request holds a command")
+    return action
 
 
 def read_kill_switch(request: kill_switch_pb2.KillSwitchRequest) -> bool:

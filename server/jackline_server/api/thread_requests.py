@@ -81,6 +81,4 @@ def _check_message(checks: Checks, here: str, message: thread_pb2.NewThreadMessa
     why_not = _WHY_NOT.get(message.role)
     if why_not is not None:
         checks.fail(f"{here}.role", why_not, "ROLE")
-    checks.text(f"{here}.text", message.text, LIMITS.thread_message_bytes)
-    if not message.text.strip():
-        checks.fail(f"{here}.text", "required: some text", "REQUIRED")
+    checks.text(f"{here}.text", message.text, LIMITS.thread_message_bytes, required=True)

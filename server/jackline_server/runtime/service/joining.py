@@ -17,7 +17,7 @@ from jackline_server.runtime.ports.thread_turns import AbortOrder, Joining, Turn
 from jackline_server.runtime.ports.threads import Steering, SteerOutcome, ThreadView
 from jackline_server.runtime.reading.histories import MOST_BYTES, MOST_MESSAGES, Histories
 from jackline_server.runtime.reading.watching import not_found
-from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.service.controlling import COMMAND_LIMIT
 from jackline_server.runtime.service.creating import Birth, Creating, Draft, Order
 from jackline_server.runtime.service.written_words import WrittenWords
@@ -167,11 +167,18 @@ class JoiningThreads:
 
 
 def _words(input_json: str) -> str:
-    """An input as guidance: its only text, else all of it as JSON. Raises Refused if it is too long."""
+    """An input as guidance: its only text, else all of it as JSON. Raises Refused if it is none."""
     value = json_text.parse(input_json)
     if isinstance(value, dict) and len(value) == 1:
         (value,) = value.values()
-    words = value if isinstance(value, str) and value else input_json
+    if isinstance(value, str) and not value.strip():
+        raise Refused(
+            Reason.INVALID_INPUT,
+            "The input says nothing that the active run could be told. Give it some text, or enqueue.",
+            metadata={"path": "input"},
+            violations=(Violation(field="input", description="white space alone", reason="REQUIRED"),),
+        )
+    words = value if isinstance(value, str) else input_json
     size = len(words.encode())
     if size > MOST_STEER_BYTES:
         raise Refused(

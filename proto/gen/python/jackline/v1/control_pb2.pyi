@@ -207,7 +207,7 @@ class SteerCommand(_message.Message):
 
     TEXT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """Required. The guidance; at most 64 KiB."""
+    """Required: white space alone is none. The guidance; at most 64 KiB."""
     def __init__(
         self,
         *,
@@ -291,7 +291,7 @@ class SubmitToolResultCommand(_message.Message):
     output_json: _builtins.bytes
     """It happened and returned this JSON; at most 256 KiB."""
     error: _builtins.str
-    """It failed, in these words; at most 64 KiB."""
+    """It failed, in these words; at most 64 KiB. White space alone is none."""
     def __init__(
         self,
         *,

@@ -103,7 +103,7 @@ class KillSwitchRequest(_message.Message):
     action: Global___KillSwitchAction.ValueType
     """Required. What to do."""
     reason: _builtins.str
-    """Why, for the record and for each run that it ends; at most 4 KiB. Required to engage."""
+    """Why, for the record and for each run that it ends; at most 4 KiB. Required to engage; white space alone is none."""
     def __init__(
         self,
         *,

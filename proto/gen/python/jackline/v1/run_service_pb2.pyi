@@ -318,8 +318,8 @@ class ForkChanges(_message.Message):
     their steps and tools must be in it, and of the same kind.
     """
     steer: _builtins.str
-    """Guidance that the model is given first; at most 64 KiB. Only at an event after which the conversation can take some:
-    inside a step that asks a model, with no tool call left to do.
+    """Guidance that the model is given first; at most 64 KiB, not white space alone. Only at an event after which the
+    conversation can take some: inside a step that asks a model, with no tool call left to do.
     """
     @_builtins.property
     def bounds(self) -> _run_pb2.RunBounds:

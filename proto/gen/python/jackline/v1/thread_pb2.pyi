@@ -176,7 +176,7 @@ class NewThreadMessage(_message.Message):
     role: _run_pb2.MessageRole.ValueType
     """Required. USER or ASSISTANT: results of tools belong to calls of a run, and only a workflow speaks as SYSTEM."""
     text: _builtins.str
-    """Required. The text; at most 64 KiB."""
+    """Required: white space alone is none. The text; at most 64 KiB."""
     def __init__(
         self,
         *,

@@ -56,7 +56,7 @@ export const ResumeCommandSchema: GenMessage<ResumeCommand> = /*@__PURE__*/
  */
 export type SteerCommand = Message<"jackline.v1.SteerCommand"> & {
   /**
-   * Required. The guidance; at most 64 KiB.
+   * Required: white space alone is none. The guidance; at most 64 KiB.
    *
    * @generated from field: string text = 1;
    */
@@ -161,7 +161,7 @@ export type SubmitToolResultCommand = Message<"jackline.v1.SubmitToolResultComma
     case: "outputJson";
   } | {
     /**
-     * It failed, in these words; at most 64 KiB.
+     * It failed, in these words; at most 64 KiB. White space alone is none.
      *
      * @generated from field: string error = 3;
      */

@@ -93,7 +93,7 @@ export type KillSwitchRequest = Message<"jackline.v1.KillSwitchRequest"> & {
   action: KillSwitchAction;
 
   /**
-   * Why, for the record and for each run that it ends; at most 4 KiB. Required to engage.
+   * Why, for the record and for each run that it ends; at most 4 KiB. Required to engage; white space alone is none.
    *
    * @generated from field: string reason = 2;
    */

@@ -242,8 +242,8 @@ export type ForkChanges = Message<"jackline.v1.ForkChanges"> & {
   labels: { [key: string]: string };
 
   /**
-   * Guidance that the model is given first; at most 64 KiB. Only at an event after which the conversation can take some:
-   * inside a step that asks a model, with no tool call left to do.
+   * Guidance that the model is given first; at most 64 KiB, not white space alone. Only at an event after which the
+   * conversation can take some: inside a step that asks a model, with no tool call left to do.
    *
    * @generated from field: string steer = 4;
    */

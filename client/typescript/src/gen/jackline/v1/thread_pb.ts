@@ -179,7 +179,7 @@ export type NewThreadMessage = Message<"jackline.v1.NewThreadMessage"> & {
   role: MessageRole;
 
   /**
-   * Required. The text; at most 64 KiB.
+   * Required: white space alone is none. The text; at most 64 KiB.
    *
    * @generated from field: string text = 2;
    */
