@@ -100,7 +100,11 @@ async def test_the_switch_is_engaged_only_with_a_reason_and_yes(
 async def test_a_switch_that_lacks_its_reason_is_not_said_to_be_engaged(
     console: Console, service: ScriptedService
 ) -> None:
-    for words in (("--yes",), ("--reason", "", "--yes")):  # as a script says it whose variable is empty
+    for words in (
+        ("--yes",),
+        ("--reason", "", "--yes"),
+        ("--reason", " ", "--yes"),
+    ):  # as a script says it whose variable is empty
         done = await console.run("kill", *words)
         assert done.code == 2
         assert "--reason" in done.err

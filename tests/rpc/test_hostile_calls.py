@@ -342,6 +342,7 @@ ROWS = [
     ),
     Row(name="BI31 empty", request=control(steer=SteerCommand()), fields=("steer.text",)),
     Row(name="BI31 blank", request=control(steer=SteerCommand(text=" \n\u2003")), fields=("steer.text",)),
+    Row(name="BI31 unseen", request=control(steer=SteerCommand(text="\u200b")), fields=("steer.text",)),
     Row(
         name="BI32 blank error",
         request=control(submit_tool_result=SubmitToolResultCommand(call_id="c", error="  ")),

@@ -131,6 +131,7 @@ async def test_messages_to_append_reach_the_use_case_and_the_answer_says_if_they
         ([new(run_pb2.MESSAGE_ROLE_SYSTEM, "x")], "messages[0].role"),
         ([new(run_pb2.MESSAGE_ROLE_UNSPECIFIED, "x")], "messages[0].role"),
         ([new(USER, "fine"), new(USER, " \n")], "messages[1].text"),
+        ([new(USER, "\u200b")], "messages[0].text"),
         ([new(USER, "a\0b")], "messages[0].text"),
         ([new(USER, "x")] * 101, "messages"),
     ],

@@ -132,6 +132,21 @@ async def test_an_answer_that_does_not_fit_is_refused_with_its_reason_and_the_qu
     assert (end.phase, end.result_json) == (Phase.SUCCEEDED, '{"nights":2}')
 
 
+@pytest.mark.parametrize("text", ["", "  ", "\u00a0\n", "\u200b"])
+async def test_an_answer_in_words_says_something(text: str) -> None:
+    step = replace(ASK, action=HumanAction(question="Who is it?"))
+    async with process(world(step=step)) as jackline, asyncio.timeout(20):
+        run_id = await jackline.start(name="Ann")
+        question = await asked(jackline, run_id)
+        with pytest.raises(Refused) as refused:
+            await jackline.control(run_id, answer(question, text))
+        await jackline.control(run_id, answer(question, " Ann "), wait=Stage.SETTLED)
+        end = await finished(jackline, run_id)
+    assert refused.value.reason is Reason.INVALID_ANSWER
+    assert [one.field for one in refused.value.violations] == ["answer.text"]
+    assert (end.phase, end.result_json) == (Phase.SUCCEEDED, '" Ann "')
+
+
 async def test_words_that_a_tool_would_never_be_told_are_refused_and_the_question_stays_open() -> None:
     midst = plans.tool(
         "ask",

@@ -495,13 +495,15 @@ async def test_an_input_becomes_guidance_for_the_active_run_and_once(here: Scene
     assert (len(pending), total) == (1, 1)
 
 
-@pytest.mark.parametrize("text", ["", " \n\u00a0"])
-async def test_an_input_that_says_nothing_is_no_guidance(here: Scene, text: str) -> None:
+@pytest.mark.parametrize("given", ["{}", '{"message":""}', '{"message":" \\n\\u00a0"}', '"\\u200b"'])
+async def test_an_input_that_says_nothing_is_no_guidance(here: Scene, given: str) -> None:
+    request = change(start_request(message=""), input_json=given)
+    thread = ThreadRequest(thread_id="chat", on_busy=OnBusy.STEER)
     async with here.running() as jackline:
         first = await start(jackline, "one")
         await here.asked.wait()
         with pytest.raises(Refused) as caught:
-            await start(jackline, text, on_busy=OnBusy.STEER)
+            await jackline.runtime.runs.start(change(request, thread=thread))
         pending = await here.store.commands.pending(first.row.run_id)
     assert (caught.value.reason, caught.value.metadata) == (Reason.INVALID_INPUT, {"path": "input"})
     assert pending == []

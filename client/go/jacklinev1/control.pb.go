@@ -466,7 +466,8 @@ type AnswerCommand struct {
 	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
 	// Required. One of its options.
 	Option string `protobuf:"bytes,2,opt,name=option,proto3" json:"option,omitempty"`
-	// Words for the model, or for the record; at most 64 KiB.
+	// Words for the model, or for the record; at most 64 KiB. Where the question is answered in words, as the `minLength`
+	// of its `schema_json` says, white space alone is no answer.
 	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -34,7 +34,9 @@ const (
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
 	// INVALID_ARGUMENT: the bytes are not a message of the expected type.
 	ErrorReason_ERROR_REASON_MALFORMED_REQUEST ErrorReason = 1
-	// INVALID_ARGUMENT: fields break their rules; BadRequest lists them. Keys: `truncated` if there are more than 20.
+	// INVALID_ARGUMENT: fields break their rules; BadRequest lists them. Keys: `truncated` if there are more than 20. A text
+	// that has to be there has to say something: white space in any script, control characters and characters without a
+	// width, such as U+200B, are no text by themselves.
 	ErrorReason_ERROR_REASON_INVALID_REQUEST ErrorReason = 2
 	// INVALID_ARGUMENT: a field is over its size. Keys: `field`, `limit`, `size`.
 	ErrorReason_ERROR_REASON_FIELD_TOO_LARGE ErrorReason = 3

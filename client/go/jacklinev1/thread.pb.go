@@ -34,7 +34,8 @@ const (
 	OnBusy_ON_BUSY_REJECT OnBusy = 1
 	// The run waits for its turn, in the order of the starts.
 	OnBusy_ON_BUSY_ENQUEUE OnBusy = 2
-	// The input becomes guidance for the active run, and no run is started.
+	// The input becomes guidance for the active run, and no run is started. One that says nothing is refused then: an empty
+	// object, or white space as its only text.
 	OnBusy_ON_BUSY_STEER OnBusy = 3
 	// The active run is aborted, and the new one follows it, before those that wait.
 	OnBusy_ON_BUSY_REPLACE OnBusy = 4

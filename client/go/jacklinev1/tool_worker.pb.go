@@ -447,8 +447,8 @@ type RegisterWorker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The pool of the operator's config that it serves.
 	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
-	// Required. What people know the worker by, such as `<host>:<pid>`: 1 to 128 printable characters, which need not be
-	// unique.
+	// Required. What people know the worker by, such as `<host>:<pid>`: 1 to 128 printable characters, not spaces alone. It
+	// need not be unique.
 	Worker string `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
 	// The session to resume, from the last `welcome` of this same process. Empty: a new session.
 	Session string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
@@ -549,7 +549,7 @@ type WorkerTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Its name in the pool: a letter, then letters, digits, `_`, `-` or `.`, 64 at most.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Required. What it does, in words for a model. At most 8,192 characters.
+	// Required. What it does, in words for a model. At most 8,192 characters; white space alone is none.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Required. The JSON Schema of its arguments: an object of type `object`. At most 64 KiB.
 	ParametersJson []byte `protobuf:"bytes,3,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
@@ -1146,7 +1146,8 @@ type WorkerError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. How it failed.
 	Kind WorkerErrorKind `protobuf:"varint,1,opt,name=kind,proto3,enum=jackline.v1.WorkerErrorKind" json:"kind,omitempty"`
-	// Required. Why, in words for the model: no secret, no stack trace. At most 2,000 characters are used.
+	// Required. Why, in words for the model: no secret, no stack trace. At most 2,000 characters are used. Of white space
+	// alone, the model is told that the tool did not say why.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// With TRANSIENT: not before so long. Unset: the workflow's own waiting.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`

@@ -17,6 +17,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.codec.values import milliseconds
+from jackline_server.core.blank_text import is_blank
 from jackline_server.runtime.ports.workers import MOST_INVOCATIONS, MOST_TOOLS
 from jackline_server.runtime.refusals import Violation
 
@@ -100,7 +101,7 @@ class Checks:
 
     def text(self, field: str, value: str, limit: int, *, required: bool = False) -> None:
         """Note a text that is too long, or, where one is required, that says nothing."""
-        if required and not value.strip():
+        if required and is_blank(value):
             self.fail(field, "required: white space alone says nothing" if value else "required", "REQUIRED")
         self.size(field, len(value.encode()), limit)
 

@@ -32,6 +32,7 @@ HINTS = [
         ({"tools": (tool("look"), tool("look"))}, ["register.tools[1].name"]),
         ({"tools": NAMES}, [f"register.tools[{n}].name" for n in range(4)]),
         ({"tools": (tool(description=" "),)}, [f"{FIRST}.description"]),
+        ({"tools": (tool(description="\u200b"),)}, [f"{FIRST}.description"]),
         ({"tools": (tool(description="x" * 9_000),)}, [f"{FIRST}.description"]),
         ({"tools": (tool(parameters_json=b"x" * (3 << 20)),)}, [f"{FIRST}.parameters_json"]),
         ({"tools": (tool(parameters_json=b'{"type":"string"}'),)}, [f"{FIRST}.parameters_json"]),
@@ -42,6 +43,7 @@ HINTS = [
         ({"tools": (tool(max_parallel=0),), "max_parallel": 5_000}, PARALLEL),
         ({"worker": "a\nb"}, ["register.worker"]),
         ({"worker": ""}, ["register.worker"]),
+        ({"worker": "  "}, ["register.worker"]),
         ({"invocations": ("x",) * 5_000}, ["register.invocations"]),
     ],
 )  # fmt: skip

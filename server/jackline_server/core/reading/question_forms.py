@@ -44,6 +44,13 @@ def holds_json(asked: Interrupt, option: str) -> bool:
     return json_text.parse_object(asked.schema_json).get("type") != "string"
 
 
+def wants_words(schema_json: str) -> bool:
+    """True if the answer is a text that has to have something in it."""
+    schema = json_text.parse_object(schema_json)
+    least = schema.get("minLength")
+    return schema.get("type") == "string" and isinstance(least, int) and least > 0
+
+
 def read(schema_json: str, text: str) -> JsonValue:
     """The value that the words of an answer stand for. Raises JsonError: they are no JSON object."""
     if json_text.parse_object(schema_json).get("type") == "string":

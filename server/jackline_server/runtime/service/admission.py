@@ -4,6 +4,7 @@ Owns the checks of a command against the run as it is now, and their words. Does
 makes of one that is taken.
 """
 
+from jackline_server.core.blank_text import is_blank
 from jackline_server.core.commands import (
     Action,
     AdjustBounds,
@@ -64,6 +65,8 @@ class Admission:
             )
         elif asked.schema_json and answer.option == ACCEPT:
             problem = question_forms.misfit(asked.schema_json, answer.text, self._schemas)
+            if problem is None and is_blank(answer.text) and question_forms.wants_words(asked.schema_json):
+                problem = "the answer says nothing: white space is no text"
         if problem is None:
             return
         problem += _once_masked(answer, sent)

@@ -6,6 +6,7 @@ Owns what `on_busy` means. The store decides each race: whatever it answers MOVE
 from collections.abc import Awaitable, Callable
 
 from jackline_server.core import json_text
+from jackline_server.core.blank_text import is_blank
 from jackline_server.core.commands import Abort, Action, Command, Steer
 from jackline_server.core.facts import AbortMode, StopReason
 from jackline_server.core.thread_facts import ThreadStart
@@ -171,12 +172,12 @@ def _words(input_json: str) -> str:
     value = json_text.parse(input_json)
     if isinstance(value, dict) and len(value) == 1:
         (value,) = value.values()
-    if isinstance(value, str) and not value.strip():
+    if value == {} or (isinstance(value, str) and is_blank(value)):
         raise Refused(
             Reason.INVALID_INPUT,
             "The input says nothing that the active run could be told. Give it some text, or enqueue.",
             metadata={"path": "input"},
-            violations=(Violation(field="input", description="white space alone", reason="REQUIRED"),),
+            violations=(Violation(field="input", description="says nothing", reason="REQUIRED"),),
         )
     words = value if isinstance(value, str) else input_json
     size = len(words.encode())

@@ -8,6 +8,7 @@ import asyncio
 from typing import assert_never
 
 from jackline_server.core import json_text
+from jackline_server.core.blank_text import is_blank
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonValue, WorkerAction
 from jackline_server.runtime.ports.tool_waits import ToolWait
@@ -214,7 +215,8 @@ class _Call:
                 assert_never(outcome)
 
     def _failure(self, failure: WorkerFailure) -> ToolResult:
-        message = failure.message or "The tool failed and did not say why."
+        said = failure.message
+        message = "The tool failed and did not say why." if is_blank(said) else said
         match failure.kind:
             case WorkerErrorKind.FAILED | WorkerErrorKind.NOT_STARTED:
                 return failed(message)

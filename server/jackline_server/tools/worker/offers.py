@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from jackline_server.core import json_text
+from jackline_server.core.blank_text import is_blank
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, JsonObject
 from jackline_server.runtime.pinned_tools import PinnedTool
@@ -99,8 +100,10 @@ def checked(said: Registration, connection: WorkerConnection, schemas: SchemaChe
 
 
 def _faults(said: Registration, most: int) -> Iterator[Violation]:
-    if not 1 <= len(said.worker) <= MOST_NAME or not said.worker.isprintable():
-        yield _fault("register.worker", f"has 1 to {MOST_NAME} printable characters", "BAD_NAME")
+    if not 1 <= len(said.worker) <= MOST_NAME or not said.worker.isprintable() or is_blank(said.worker):
+        yield _fault(
+            "register.worker", f"has 1 to {MOST_NAME} printable characters, not spaces alone", "BAD_NAME"
+        )
     if not said.tools:
         yield _fault("register.tools", "names no tool", "REQUIRED")
     if len(said.tools) > MOST_TOOLS:
@@ -118,8 +121,12 @@ def _tool_faults(tool: WorkerTool, place: str, schemas: SchemaChecker) -> Iterat
         yield _fault(
             f"{place}.name", "is a letter, then up to 63 letters, digits, `_`, `-` or `.`", "BAD_NAME"
         )
-    if not tool.description.strip() or len(tool.description) > MOST_DESCRIPTION:
-        yield _fault(f"{place}.description", f"has 1 to {MOST_DESCRIPTION} characters", "BAD_DESCRIPTION")
+    if is_blank(tool.description) or len(tool.description) > MOST_DESCRIPTION:
+        yield _fault(
+            f"{place}.description",
+            f"has 1 to {MOST_DESCRIPTION} characters, not blanks alone",
+            "BAD_DESCRIPTION",
+        )
     if tool.max_parallel is not None and not 1 <= tool.max_parallel <= MOST_PARALLEL:
         yield _fault(f"{place}.max_parallel", f"is from 1 to {MOST_PARALLEL}", "OUT_OF_RANGE")
     yield from _schema_faults(tool.parameters_json, f"{place}.parameters_json", schemas, of_object=True)

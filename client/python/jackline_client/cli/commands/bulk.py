@@ -17,8 +17,9 @@ from jackline.v1.run_pb2 import RunState
 from jackline_client.cli import completing
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Column, Form, Listing, Output, chosen_form
-from jackline_client.cli.given import read_file, read_labels, read_seconds, read_states
+from jackline_client.cli.given import read_labels, read_seconds, read_states
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, ReasonOption
+from jackline_client.cli.said_words import read_words
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from jackline_client import JacklineClient, RunFilter
 
 _LARGEST_PAGE = 500
-_LARGEST_TEXT = 64 * 1024
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -217,7 +217,7 @@ def steer(
     ],
 ) -> None:
     """Put guidance into the conversation of every run that matches."""
-    words = text if text != "-" else read_file("-", limit=_LARGEST_TEXT).decode("utf-8", "replace").strip()
+    words = read_words(text, name="TEXT")
     _carry_out(
         lambda client, preview: client.bulk.steer(
             runs, words, reason=how.reason, preview=preview, page_size=_LARGEST_PAGE

@@ -11,7 +11,7 @@ from jackline.v1.run_pb2 import RunState
 from jackline.v1.run_service_pb2 import ControlResponse
 from jackline_client import ControlOptions, JacklineClient
 from jackline_client.cli.exit_codes import ExitCode
-from jackline_client.cli.given import read_file, read_json, read_states
+from jackline_client.cli.given import read_json, read_states
 from jackline_client.cli.options import (
     AddressOption,
     ContextOption,
@@ -22,14 +22,13 @@ from jackline_client.cli.options import (
     ReasonOption,
 )
 from jackline_client.cli.receipts import WAIT_S, Asked, Stage, report
+from jackline_client.cli.said_words import read_words, required_words
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
 
 if TYPE_CHECKING:
     from jackline_client import ControlOptions, JacklineClient
-
-_LARGEST_TEXT = 64 * 1024
 
 
 WaitOption = Annotated[
@@ -111,7 +110,7 @@ def steer(
     context: ContextOption = None,
 ) -> None:
     """Put guidance into a run's conversation."""
-    words = _text(text)
+    words = read_words(text, name="TEXT")
     options = control_options(reason, wait, expectation(expect_state, expect_sequence))
     _command(
         lambda client: client.steer(run_id, words, **options),
@@ -180,6 +179,8 @@ def submit(
     if (output is None) == (error is None):
         raise typer.BadParameter("give --output with what the call returned, or --error with what went wrong")
     value = read_json(output, name="--output") if output is not None else None
+    if error is not None:
+        required_words(error, name="--error")
     options = control_options(reason, wait, expectation(expect_state, expect_sequence))
     _command(
         lambda client: client.submit_tool_result(run_id, call_id, output=value, error=error, **options),
@@ -209,12 +210,6 @@ def expectation(state: str | None, sequence: int | None) -> Expectation | None:
         (RunState.RUN_STATE_UNSPECIFIED,) if state is None else read_states([state], flag="--expect-state")
     )
     return Expectation(state=known, sequence=sequence)
-
-
-def _text(text: str) -> str:
-    if text != "-":
-        return text
-    return read_file("-", limit=_LARGEST_TEXT).decode("utf-8", "replace").strip()
 
 
 def _command(send: _Send, asked: Asked) -> None:

@@ -21,6 +21,7 @@ from jackline_client.cli.options import (
     ReconnectOption,
     RunArgument,
 )
+from jackline_client.cli.said_words import required_words
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
@@ -38,8 +39,8 @@ def fork(
         typer.Option("--bound", metavar="NAME=VALUE", help="As for run; in place of the run's own."),
     ] = None,
     steer: Annotated[
-        str, typer.Option("--steer", metavar="TEXT", help="Guidance that the model is given first.")
-    ] = "",
+        str | None, typer.Option("--steer", metavar="TEXT", help="Guidance that the model is given first.")
+    ] = None,
     workflow: Annotated[
         str,
         typer.Option(
@@ -90,9 +91,10 @@ def fork(
 
 
 def _options(
-    bounds: list[str] | tuple[()], labels: list[str] | tuple[()], *, workflow: str, steer: str
+    bounds: list[str] | tuple[()], labels: list[str] | tuple[()], *, workflow: str, steer: str | None
 ) -> "ForkOptions":
-    options = jackline_client.ForkOptions(workflow=workflow, steer=steer, labels=read_labels(labels))
+    words = "" if steer is None else required_words(steer, name="--steer")
+    options = jackline_client.ForkOptions(workflow=workflow, steer=words, labels=read_labels(labels))
     if (read := read_bounds(bounds)) is not None:
         options["bounds"] = read
     return options

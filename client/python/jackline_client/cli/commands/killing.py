@@ -37,7 +37,7 @@ def kill(
     context: ContextOption = None,
 ) -> None:
     """End every run, and let none begin until the switch is released. Alone: say where the switch stands."""
-    if sure and not (reason or release):
+    if (sure or reason) and not (reason.strip() or release):
         raise typer.BadParameter("say why, with --reason: nothing was done")
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:

@@ -261,7 +261,9 @@ class AnswerCommand(_message.Message):
     option: _builtins.str
     """Required. One of its options."""
     text: _builtins.str
-    """Words for the model, or for the record; at most 64 KiB."""
+    """Words for the model, or for the record; at most 64 KiB. Where the question is answered in words, as the `minLength`
+    of its `schema_json` says, white space alone is no answer.
+    """
     def __init__(
         self,
         *,

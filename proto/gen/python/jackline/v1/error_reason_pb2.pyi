@@ -31,7 +31,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_MALFORMED_REQUEST: _ErrorReason.ValueType  # 1
     """INVALID_ARGUMENT: the bytes are not a message of the expected type."""
     ERROR_REASON_INVALID_REQUEST: _ErrorReason.ValueType  # 2
-    """INVALID_ARGUMENT: fields break their rules; BadRequest lists them. Keys: `truncated` if there are more than 20."""
+    """INVALID_ARGUMENT: fields break their rules; BadRequest lists them. Keys: `truncated` if there are more than 20. A text
+    that has to be there has to say something: white space in any script, control characters and characters without a
+    width, such as U+200B, are no text by themselves.
+    """
     ERROR_REASON_FIELD_TOO_LARGE: _ErrorReason.ValueType  # 3
     """INVALID_ARGUMENT: a field is over its size. Keys: `field`, `limit`, `size`."""
     ERROR_REASON_BOUND_TOO_HIGH: _ErrorReason.ValueType  # 4
@@ -167,7 +170,10 @@ ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 ERROR_REASON_MALFORMED_REQUEST: ErrorReason.ValueType  # 1
 """INVALID_ARGUMENT: the bytes are not a message of the expected type."""
 ERROR_REASON_INVALID_REQUEST: ErrorReason.ValueType  # 2
-"""INVALID_ARGUMENT: fields break their rules; BadRequest lists them. Keys: `truncated` if there are more than 20."""
+"""INVALID_ARGUMENT: fields break their rules; BadRequest lists them. Keys: `truncated` if there are more than 20. A text
+that has to be there has to say something: white space in any script, control characters and characters without a
+width, such as U+200B, are no text by themselves.
+"""
 ERROR_REASON_FIELD_TOO_LARGE: ErrorReason.ValueType  # 3
 """INVALID_ARGUMENT: a field is over its size. Keys: `field`, `limit`, `size`."""
 ERROR_REASON_BOUND_TOO_HIGH: ErrorReason.ValueType  # 4

@@ -32,7 +32,9 @@ class _OnBusyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnBusy.ValueTy
     ON_BUSY_ENQUEUE: _OnBusy.ValueType  # 2
     """The run waits for its turn, in the order of the starts."""
     ON_BUSY_STEER: _OnBusy.ValueType  # 3
-    """The input becomes guidance for the active run, and no run is started."""
+    """The input becomes guidance for the active run, and no run is started. One that says nothing is refused then: an empty
+    object, or white space as its only text.
+    """
     ON_BUSY_REPLACE: _OnBusy.ValueType  # 4
     """The active run is aborted, and the new one follows it, before those that wait."""
 
@@ -46,7 +48,9 @@ ON_BUSY_REJECT: OnBusy.ValueType  # 1
 ON_BUSY_ENQUEUE: OnBusy.ValueType  # 2
 """The run waits for its turn, in the order of the starts."""
 ON_BUSY_STEER: OnBusy.ValueType  # 3
-"""The input becomes guidance for the active run, and no run is started."""
+"""The input becomes guidance for the active run, and no run is started. One that says nothing is refused then: an empty
+object, or white space as its only text.
+"""
 ON_BUSY_REPLACE: OnBusy.ValueType  # 4
 """The active run is aborted, and the new one follows it, before those that wait."""
 Global___OnBusy: _TypeAlias = OnBusy  # noqa: Y015

@@ -213,8 +213,8 @@ class RegisterWorker(_message.Message):
     pool: _builtins.str
     """Required. The pool of the operator's config that it serves."""
     worker: _builtins.str
-    """Required. What people know the worker by, such as `<host>:<pid>`: 1 to 128 printable characters, which need not be
-    unique.
+    """Required. What people know the worker by, such as `<host>:<pid>`: 1 to 128 printable characters, not spaces alone. It
+    need not be unique.
     """
     session: _builtins.str
     """The session to resume, from the last `welcome` of this same process. Empty: a new session."""
@@ -269,7 +269,7 @@ class WorkerTool(_message.Message):
     name: _builtins.str
     """Required. Its name in the pool: a letter, then letters, digits, `_`, `-` or `.`, 64 at most."""
     description: _builtins.str
-    """Required. What it does, in words for a model. At most 8,192 characters."""
+    """Required. What it does, in words for a model. At most 8,192 characters; white space alone is none."""
     parameters_json: _builtins.bytes
     """Required. The JSON Schema of its arguments: an object of type `object`. At most 64 KiB."""
     output_schema_json: _builtins.bytes
@@ -541,7 +541,9 @@ class WorkerError(_message.Message):
     kind: Global___WorkerErrorKind.ValueType
     """Required. How it failed."""
     message: _builtins.str
-    """Required. Why, in words for the model: no secret, no stack trace. At most 2,000 characters are used."""
+    """Required. Why, in words for the model: no secret, no stack trace. At most 2,000 characters are used. Of white space
+    alone, the model is told that the tool did not say why.
+    """
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
         """With TRANSIENT: not before so long. Unset: the workflow's own waiting."""

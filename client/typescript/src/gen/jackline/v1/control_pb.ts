@@ -119,7 +119,8 @@ export type AnswerCommand = Message<"jackline.v1.AnswerCommand"> & {
   option: string;
 
   /**
-   * Words for the model, or for the record; at most 64 KiB.
+   * Words for the model, or for the record; at most 64 KiB. Where the question is answered in words, as the `minLength`
+   * of its `schema_json` says, white space alone is no answer.
    *
    * @generated from field: string text = 3;
    */

@@ -37,7 +37,9 @@ export enum ErrorReason {
   MALFORMED_REQUEST = 1,
 
   /**
-   * INVALID_ARGUMENT: fields break their rules; BadRequest lists them. Keys: `truncated` if there are more than 20.
+   * INVALID_ARGUMENT: fields break their rules; BadRequest lists them. Keys: `truncated` if there are more than 20. A text
+   * that has to be there has to say something: white space in any script, control characters and characters without a
+   * width, such as U+200B, are no text by themselves.
    *
    * @generated from enum value: ERROR_REASON_INVALID_REQUEST = 2;
    */

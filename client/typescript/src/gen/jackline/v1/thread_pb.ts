@@ -221,7 +221,8 @@ export enum OnBusy {
   ENQUEUE = 2,
 
   /**
-   * The input becomes guidance for the active run, and no run is started.
+   * The input becomes guidance for the active run, and no run is started. One that says nothing is refused then: an empty
+   * object, or white space as its only text.
    *
    * @generated from enum value: ON_BUSY_STEER = 3;
    */

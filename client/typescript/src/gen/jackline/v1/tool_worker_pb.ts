@@ -162,8 +162,8 @@ export type RegisterWorker = Message<"jackline.v1.RegisterWorker"> & {
   pool: string;
 
   /**
-   * Required. What people know the worker by, such as `<host>:<pid>`: 1 to 128 printable characters, which need not be
-   * unique.
+   * Required. What people know the worker by, such as `<host>:<pid>`: 1 to 128 printable characters, not spaces alone. It
+   * need not be unique.
    *
    * @generated from field: string worker = 2;
    */
@@ -227,7 +227,7 @@ export type WorkerTool = Message<"jackline.v1.WorkerTool"> & {
   name: string;
 
   /**
-   * Required. What it does, in words for a model. At most 8,192 characters.
+   * Required. What it does, in words for a model. At most 8,192 characters; white space alone is none.
    *
    * @generated from field: string description = 2;
    */
@@ -567,7 +567,8 @@ export type WorkerError = Message<"jackline.v1.WorkerError"> & {
   kind: WorkerErrorKind;
 
   /**
-   * Required. Why, in words for the model: no secret, no stack trace. At most 2,000 characters are used.
+   * Required. Why, in words for the model: no secret, no stack trace. At most 2,000 characters are used. Of white space
+   * alone, the model is told that the tool did not say why.
    *
    * @generated from field: string message = 2;
    */
