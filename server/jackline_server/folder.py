@@ -2,13 +2,15 @@
 
 Owns the watch, and what a server that boots does not wait for: a workflow whose tools a server elsewhere has
 to list is imported when that has answered, and until then is on its way (`arrivals`). A file that can't be
-compiled keeps its last good revision; what is wrong with it is logged once for each change.
+compiled keeps its last good revision; what is wrong with it is logged once for each change, and told to who
+asks for one that has none (`unserved`).
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from jackline_server.definitions.files import Loaded, load_folder
@@ -88,10 +90,19 @@ class WorkflowFolder:
         if self._folder is None:
             return []
         try:
-            return await asyncio.to_thread(load_folder, self._folder)
+            loaded = await asyncio.to_thread(load_folder, self._folder)
         except OSError as error:
             self._tell(str(self._folder), f"the folder can't be opened: {error.strerror}")
             return []
+        self._forget_all_but({found.file for found in loaded})
+        return loaded
+
+    def _forget_all_but(self, files: AbstractSet[str]) -> None:
+        """One that is gone and comes again is read like one that was never there."""
+        self._workflows.unserved.keep_only(files)
+        for kept in (self._seen, self._problems, self._findings):
+            for gone in kept.keys() - files:
+                del kept[gone]
 
     async def _import_each(self, loaded: Sequence[Loaded]) -> None:
         self._early += [found for found in loaded if await self._import(found)]
@@ -109,7 +120,11 @@ class WorkflowFolder:
         for problem in found.problems:
             self._tell(found.file, f"{problem.message} [{problem.code}]")
         source = found.source
-        if source is None or self._seen.get(found.file) == source:
+        if source is None:
+            self._seen.pop(found.file, None)
+            self._refuse(found.file, "", found.problems)
+            return False
+        if self._seen.get(found.file) == source:
             return False
         try:
             compilation = await self._workflows.import_file(DEFAULT_TENANT, source)
@@ -118,7 +133,10 @@ class WorkflowFolder:
             return False
         if None not in compilation.catalogs.values():  # else its MCP server may answer the next time
             self._seen[found.file] = source
-        if compilation.plan is not None:
+        if compilation.plan is None:
+            self._refuse(found.file, compilation.name, compilation.findings)
+        else:
+            self._workflows.unserved.forget(found.file)
             _log.info("workflow %s is served from %s", compilation.name, found.file)
         if any(finding.code == CHILD_UNKNOWN for finding in compilation.findings):
             return True
@@ -135,6 +153,12 @@ class WorkflowFolder:
             self._tell(found.file, refused.message)
         else:
             self._show(found.file, checked.findings)
+
+    def _refuse(self, file: str, name: str, findings: Sequence[Finding]) -> None:
+        """Whoever asks for its workflow is told of the first error, if there is no older revision to run."""
+        error = next((one for one in findings if one.severity is Severity.ERROR), None)
+        if error is not None:
+            self._workflows.unserved.note(file, name, error)
 
     def _show(self, file: str, findings: Sequence[Finding]) -> None:
         if self._findings.get(file) == findings:

@@ -422,6 +422,23 @@ async def test_a_workflow_that_is_not_there_is_named_with_what_to_do(
     assert "jackline workflow ls" in done.err
 
 
+async def test_a_workflow_whose_file_the_server_has_is_not_advised_to_be_put(
+    console: Console, service: ScriptedService
+) -> None:
+    service.script(
+        "StartRun",
+        Failure(
+            code=grpc.StatusCode.NOT_FOUND,
+            reason="WORKFLOW_NOT_FOUND",
+            metadata={"workflow": "refunds", "file": "refunds.yaml:3:1", "finding": "unknown_key"},
+        ),
+    )
+    done = await console.run("run", "refunds")
+    assert done.code == 65
+    assert "'refunds'" in done.err
+    assert "workflow put" not in done.err
+
+
 async def test_ls_asks_for_what_was_said_and_stops_at_the_limit(
     console: Console, service: ScriptedService
 ) -> None:

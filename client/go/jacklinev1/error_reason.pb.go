@@ -66,7 +66,9 @@ const (
 	ErrorReason_ERROR_REASON_WORKER_TOOL_NOT_ALLOWED ErrorReason = 23
 	// NOT_FOUND: no such run for this caller. Keys: `run_id`.
 	ErrorReason_ERROR_REASON_RUN_NOT_FOUND ErrorReason = 30
-	// NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`.
+	// NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`; `connections` while the servers of its tools
+	// have not answered yet; `file` and `finding`, the place and the code of the first error, if the server's folder has a
+	// file of that name that can't be served.
 	ErrorReason_ERROR_REASON_WORKFLOW_NOT_FOUND ErrorReason = 31
 	// NOT_FOUND: the run has no such interrupt. Keys: `interrupt_id`.
 	ErrorReason_ERROR_REASON_INTERRUPT_NOT_FOUND ErrorReason = 32

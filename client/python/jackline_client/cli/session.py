@@ -165,7 +165,7 @@ def _hints(  # noqa: C901 - one case a hint
             yield f"the token lacks the scope {error.metadata.get('scope', 'for it')}"
         case ExpectationFailed() if "sequence" in error.metadata:
             yield f"it is {error.metadata.get('state', '')}, event {error.metadata['sequence']}"
-        case WorkflowNotFound():
+        case WorkflowNotFound() if "file" not in error.metadata:
             yield "`jackline workflow ls` lists them; `jackline workflow put FILE` adds one"
         case ThreadBusy() if error.metadata.get("run_id"):
             yield f"the active run is {error.metadata['run_id']}"

@@ -15,6 +15,7 @@ from jackline_server.runtime.ports.revisions import RevisionRow, Revisions
 from jackline_server.runtime.ports.tenants import Tenant
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.workflows.references import revision_of
+from jackline_server.runtime.workflows.unserved import UnservedFiles
 
 MOST_LOOKED_UP = 64
 """For one source: what is further away is left out, and bounded by `child_depth` when it runs."""
@@ -30,8 +31,11 @@ _LATEST = "latest"
 class NamedWorkflows:
     """Looks workflows up in a store. Reads one revision once, while it is kept."""
 
-    def __init__(self, *, revisions: Revisions, compiler: Compiler) -> None:
+    def __init__(
+        self, *, revisions: Revisions, compiler: Compiler, unserved: UnservedFiles | None = None
+    ) -> None:
         self._revisions = revisions
+        self._unserved = unserved
         self._compiler = compiler
         self._kept: OrderedDict[str, Signature | None] = OrderedDict()
 
@@ -65,7 +69,9 @@ class NamedWorkflows:
     async def _stored(self, tenant: Tenant, reference: str, asking: str) -> Signature | str | None:
         """What the reference names; why there is none; or None if what it names can't be read any more."""
         try:
-            row = await revision_of(self._revisions, tenant, reference, asking=asking)
+            row = await revision_of(
+                self._revisions, tenant, reference, asking=asking, unserved=self._unserved
+            )
         except Refused as refused:
             if refused.reason not in _NOT_THERE:
                 raise

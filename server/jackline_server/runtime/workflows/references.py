@@ -1,15 +1,17 @@
 """References to workflows: `name`, `name@alias`, `name@digest`, and digests cut short.
 
 Owns what a reference names, and what is said of one that names nothing. An alias wins over a digest that
-begins like it. A refusal repeats nothing of the reference but the name of a workflow that exists.
+begins like it. A refusal repeats nothing of the reference but the name of a workflow that exists, or that the
+server's folder has and can't serve.
 """
 
 import difflib
 import re
 
 from jackline_server.runtime.ports.revisions import RevisionRow, Revisions
-from jackline_server.runtime.ports.tenants import Tenant
+from jackline_server.runtime.ports.tenants import DEFAULT_TENANT, Tenant
 from jackline_server.runtime.refusals import Reason, Refused, Violation
+from jackline_server.runtime.workflows.unserved import UnservedFiles
 
 SHORTEST_DIGEST = 8
 """So many digits of a digest name a revision, if they are the beginning of one only."""
@@ -21,9 +23,16 @@ _MOST_SHOWN = 10
 
 
 async def revision_of(
-    revisions: Revisions, tenant: Tenant, reference: str, *, asking: str = ""
+    revisions: Revisions,
+    tenant: Tenant,
+    reference: str,
+    *,
+    asking: str = "",
+    unserved: UnservedFiles | None = None,
 ) -> RevisionRow:
     """The revision that the reference names. `asking` is a workflow that can't be the one that was meant.
+
+    `unserved` are files of the folder, which is the default tenant's.
 
     Raises:
         Refused: WORKFLOW_NOT_FOUND, or INVALID_REQUEST for a cut digest that could be one of several.
@@ -34,7 +43,9 @@ async def revision_of(
     if row is None and _CUT_DIGEST.fullmatch(version):
         row = await _by_cut_digest(revisions, tenant, name, version)
     if row is None:
-        raise await _not_found(revisions, tenant, reference, asking)
+        if unserved is None or tenant != DEFAULT_TENANT:
+            unserved = UnservedFiles()
+        raise await _not_found(revisions, tenant, reference, asking, unserved)
     return row
 
 
@@ -55,7 +66,9 @@ async def _by_cut_digest(revisions: Revisions, tenant: Tenant, name: str, prefix
     return await revisions.get(tenant, name, found[0]) if found else None
 
 
-async def _not_found(revisions: Revisions, tenant: Tenant, reference: str, asking: str) -> Refused:
+async def _not_found(
+    revisions: Revisions, tenant: Tenant, reference: str, asking: str, unserved: UnservedFiles
+) -> Refused:
     name, _, version = reference.partition("@")
     aliases = await revisions.aliases(tenant, name)
     if aliases:
@@ -64,6 +77,8 @@ async def _not_found(revisions: Revisions, tenant: Tenant, reference: str, askin
         what = "revision of such a digest" if _DIGITS.fullmatch(version) else "such alias"
         digits = f"{SHORTEST_DIGEST} or more digits of a digest"
         message = f"The workflow {name} has no {what}. Its aliases are {shown}{more}; {digits} will do too."
+    elif name != asking and (refused := unserved.refusal(reference)) is not None:
+        return refused
     else:
         names = [one for one in await revisions.names(tenant, limit=_MOST_NAMES) if one != asking]
         near = difflib.get_close_matches(name[:64], names, n=3)

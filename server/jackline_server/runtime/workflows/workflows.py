@@ -23,6 +23,7 @@ from jackline_server.runtime.workflows.arrivals import Arrivals
 from jackline_server.runtime.workflows.compilations import Compilations
 from jackline_server.runtime.workflows.named_workflows import CHILD_UNKNOWN, NamedWorkflows
 from jackline_server.runtime.workflows.references import revision_of
+from jackline_server.runtime.workflows.unserved import UnservedFiles
 
 LATEST = "latest"
 
@@ -41,9 +42,10 @@ class Workflows:
         arrivals: Arrivals | None = None,
     ) -> None:
         self.arrivals = arrivals or Arrivals()
+        self.unserved = UnservedFiles()
         self._revisions = revisions
         self._compilations = Compilations(compiler=compiler)
-        self._named = NamedWorkflows(revisions=revisions, compiler=compiler)
+        self._named = NamedWorkflows(revisions=revisions, compiler=compiler, unserved=self.unserved)
         self._catalogs = catalogs
         self._loading = loading
         self._clock = clock
@@ -122,7 +124,7 @@ class Workflows:
         await self._arrived(tenant, [reference])
         with refusing_store_errors():
             try:
-                return await revision_of(self._revisions, tenant, reference)
+                return await revision_of(self._revisions, tenant, reference, unserved=self.unserved)
             except Refused as refused:
                 if tenant != DEFAULT_TENANT:
                     raise

@@ -66,7 +66,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_RUN_NOT_FOUND: _ErrorReason.ValueType  # 30
     """NOT_FOUND: no such run for this caller. Keys: `run_id`."""
     ERROR_REASON_WORKFLOW_NOT_FOUND: _ErrorReason.ValueType  # 31
-    """NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`."""
+    """NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`; `connections` while the servers of its tools
+    have not answered yet; `file` and `finding`, the place and the code of the first error, if the server's folder has a
+    file of that name that can't be served.
+    """
     ERROR_REASON_INTERRUPT_NOT_FOUND: _ErrorReason.ValueType  # 32
     """NOT_FOUND: the run has no such interrupt. Keys: `interrupt_id`."""
     ERROR_REASON_CALL_NOT_FOUND: _ErrorReason.ValueType  # 33
@@ -205,7 +208,10 @@ ERROR_REASON_WORKER_TOOL_NOT_ALLOWED: ErrorReason.ValueType  # 23
 ERROR_REASON_RUN_NOT_FOUND: ErrorReason.ValueType  # 30
 """NOT_FOUND: no such run for this caller. Keys: `run_id`."""
 ERROR_REASON_WORKFLOW_NOT_FOUND: ErrorReason.ValueType  # 31
-"""NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`."""
+"""NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`; `connections` while the servers of its tools
+have not answered yet; `file` and `finding`, the place and the code of the first error, if the server's folder has a
+file of that name that can't be served.
+"""
 ERROR_REASON_INTERRUPT_NOT_FOUND: ErrorReason.ValueType  # 32
 """NOT_FOUND: the run has no such interrupt. Keys: `interrupt_id`."""
 ERROR_REASON_CALL_NOT_FOUND: ErrorReason.ValueType  # 33

@@ -139,7 +139,9 @@ export enum ErrorReason {
   RUN_NOT_FOUND = 30,
 
   /**
-   * NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`.
+   * NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`; `connections` while the servers of its tools
+   * have not answered yet; `file` and `finding`, the place and the code of the first error, if the server's folder has a
+   * file of that name that can't be served.
    *
    * @generated from enum value: ERROR_REASON_WORKFLOW_NOT_FOUND = 31;
    */
