@@ -289,6 +289,16 @@ async def test_what_a_worker_says_of_a_failure_is_what_counts(
     assert (result.ending, result.may_pass, result.error) == (ending, may_pass, "out of stock")
 
 
+@pytest.mark.parametrize("said", ["", "  ", "\u200b"])
+async def test_a_failure_of_which_a_worker_says_nothing_is_told_in_words(said: str):
+    there = Scene()
+    worker = await there.worker()
+    call = there.call()
+    worker.fail(await worker.invoked(), WorkerErrorKind.FAILED, said)
+    result = await result_of(call)
+    assert result.error == "The tool failed and did not say why."
+
+
 async def test_a_call_goes_only_to_a_worker_that_describes_the_tool_as_it_was_pinned():
     there = Scene()
     new = await there.worker(tool(description="Looks otherwise."))
