@@ -21,6 +21,18 @@ from tests.support.scripted_service import (
     started,
 )
 
+BEYOND = str(10**20)
+BY_NUMBER = (
+    ("watch", RUN_ID, "--after"),
+    ("fork", RUN_ID, "--at"),
+    ("messages", RUN_ID, "--visit"),
+    ("result", RUN_ID, "call_1", "--part"),
+    ("threads", "get", "chat", "--after"),
+    ("pause", RUN_ID, "--expect-sequence"),
+    ("adjust", RUN_ID, "--tokens"),
+    ("adjust", RUN_ID, "--steps"),
+)
+
 
 @pytest.mark.parametrize(
     "words",
@@ -50,6 +62,18 @@ from tests.support.scripted_service import (
         ("kill", "--reason", " "),
         ("watch", RUN_ID, "--reconnect-for", "soon"),
         ("messages", RUN_ID, "--visit", "-1"),
+        *(
+            ("run", "a", "--bound", f"cost_budget_usd={amount}")
+            for amount in ("1e999999", "NaN", "inf", "-1")
+        ),
+        *(("run", "a", flag, "999999999d") for flag in ("--owner", "--start-delay", "--deadline")),
+        ("run", "a", "--bound", "run_timeout=999999999d"),
+        ("run", "a", "--reconnect-for", "999999999d"),
+        ("run", "a", "--deadline", "9999-12-31T23:59:59-12:00"),
+        ("adjust", RUN_ID, "--cost", "1e999999"),
+        ("adjust", RUN_ID, "--timeout", "999999999d"),
+        ("bulk", "abort", "--older-than", "3000000d"),
+        *((*words, BEYOND) for words in BY_NUMBER),
         ("workflow",),
         ("workflow", "bogus"),
         ("workflow", "get"),

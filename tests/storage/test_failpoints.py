@@ -79,7 +79,7 @@ _WRITER = """
 import asyncio, sys
 from pathlib import Path
 from jackline_server import failpoints
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.conformance.stores import append, new_run
 
 async def main():

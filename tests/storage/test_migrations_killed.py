@@ -32,7 +32,7 @@ _UPGRADE = """
 import asyncio, sys
 from pathlib import Path
 from jackline_server import failpoints
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.storage.upgrades import PRIORITY, SUMS, to
 
 failpoints.configure(sys.argv[2])
@@ -42,8 +42,8 @@ asyncio.run(open_sqlite(Path(sys.argv[1]), to(PRIORITY, SUMS)))
 _REFUSED = """
 import asyncio, sys
 from pathlib import Path
-from jackline_server.runtime.store_ports import StoreError
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.runtime.ports.store_errors import StoreError
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.storage.upgrades import PRIORITY, to
 
 try:
@@ -56,7 +56,7 @@ _BACK_UP = """
 import sys
 from pathlib import Path
 from jackline_server import failpoints
-from jackline_server.storage.sqlite_backup import back_up
+from jackline_server.storage.sqlite.backup import back_up
 
 failpoints.configure(sys.argv[2])
 back_up(Path(sys.argv[1]), Path(sys.argv[1]).with_name("copy.db"))

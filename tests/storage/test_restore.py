@@ -30,7 +30,7 @@ _RESTORE = """
 import sys
 from pathlib import Path
 from jackline_server import failpoints
-from jackline_server.storage.sqlite_restore import restore
+from jackline_server.storage.sqlite.restore import restore
 
 failpoints.configure(sys.argv[2])
 restore(Path(sys.argv[1]), Path(sys.argv[1]).with_name("early.db"), unix_ms=1)
@@ -38,7 +38,7 @@ restore(Path(sys.argv[1]), Path(sys.argv[1]).with_name("early.db"), unix_ms=1)
 
 _HOLD = """
 import sys
-from jackline_server.storage.sqlite_database import connect
+from jackline_server.storage.sqlite.database import connect
 
 connection = connect(sys.argv[1], flags=2, vfs=None)
 connection.execute("SELECT count(*) FROM runs").get
@@ -49,7 +49,7 @@ sys.stdin.read()
 _BOOT = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.sqlite.store import open_sqlite
 from tests.conformance.stores import new_run
 
 async def main():

@@ -4,7 +4,7 @@ Owns reading it. Does not own whether the server takes it.
 """
 
 import re
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import typer
 
@@ -28,6 +28,7 @@ def read_deadline(text: str, *, now: datetime) -> datetime:
     try:
         found = _next(time.fromisoformat(text), now) if "-" not in text[:5] else datetime.fromisoformat(text)
         aware = found if found.tzinfo is not None else found.replace(tzinfo=now.tzinfo)
+        aware.astimezone(UTC)  # which the first and the last days there are may have no time for
     except (ValueError, OverflowError):
         raise typer.BadParameter(f"--deadline {text!r}: {_EXAMPLES}") from None
     return _of_future(text, aware, now)

@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
@@ -27,6 +27,8 @@ _FILE_FOLDERS = ("steering", "skills")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LARGEST_NUMBER = 2**63 - 1
 _LARGEST_SMALL_NUMBER = 2**32 - 1
+_LONGEST_MS = 315_576_000_000 * 1_000
+"""What a Duration of protobuf may be: ten thousand years."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +214,7 @@ def _usd_micros(given: str, value: str) -> int:
         micros = Decimal(value) * 1_000_000
         if 0 <= micros <= _LARGEST_NUMBER and micros == micros.to_integral_value():
             return int(micros)
-    except InvalidOperation:
+    except ArithmeticError:
         pass
     raise typer.BadParameter(f"{given}: not an amount such as 0.50, with at most six decimals")
 
@@ -221,7 +223,11 @@ def _span_ms(given: str, value: str) -> int:
     match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", value)
     if match is None:
         raise typer.BadParameter(f"{given}: not a time such as 90s, 15m or 2h")
-    return int(match[1]) * _UNITS_MS[match[2]]
+    milliseconds = int(match[1]) * _UNITS_MS[match[2]]
+    if milliseconds > _LONGEST_MS:
+        most = f"{_LONGEST_MS // _UNITS_MS['d']}d"
+        raise typer.BadParameter(f"{given}: longer than a time can be, which is {most} at most")
+    return milliseconds
 
 
 def _duration(pair: str, value: str) -> Duration:

@@ -9,6 +9,12 @@ from jackline_client.cli.forms import Form
 
 RECONNECT_FOR = "60s"
 
+MOST_SEQUENCE = 2**63 - 1
+"""The largest number of an event, or of a message in a thread."""
+
+MOST_SMALL = 2**32 - 1
+"""The largest number of what the contract counts in 32 bits."""
+
 
 def _before(context: typer.Context, name: str) -> str | None:
     """A flag as it stands before the command."""
@@ -78,7 +84,7 @@ ExpectSequenceOption = Annotated[
     typer.Option(
         "--expect-sequence",
         min=0,
-        max=2**63 - 1,
+        max=MOST_SEQUENCE,
         metavar="N",
         help="Only if this is the run's newest event; `jackline get` shows it.",
     ),

@@ -158,7 +158,12 @@ _Give = Callable[["JacklineClient", bool], AsyncGenerator[BulkResult]]
 
 
 def _ago(text: str | None, flag: str) -> datetime | None:
-    return datetime.now(UTC) - timedelta(seconds=read_seconds(text, flag=flag)) if text else None
+    if not text:
+        return None
+    try:
+        return datetime.now(UTC) - timedelta(seconds=read_seconds(text, flag=flag))
+    except OverflowError:
+        raise typer.BadParameter(f"{flag} {text!r} is longer ago than the year 1") from None
 
 
 def _outcome(result: BulkResult) -> str:

@@ -13,6 +13,7 @@ from jackline_client.cli.following import Following, follow, how_to_go_on
 from jackline_client.cli.given import read_bounds, read_labels, read_seconds
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.options import (
+    MOST_SEQUENCE,
     RECONNECT_FOR,
     AddressOption,
     ContextOption,
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 def fork(
     run_id: RunArgument,
     *,
-    at: Annotated[int, typer.Option("--at", min=1, metavar="N", help="The last event to take over.")],
+    at: Annotated[
+        int, typer.Option("--at", min=1, max=MOST_SEQUENCE, metavar="N", help="The last event to take over.")
+    ],
     bound: Annotated[
         list[str] | None,
         typer.Option("--bound", metavar="NAME=VALUE", help="As for run; in place of the run's own."),

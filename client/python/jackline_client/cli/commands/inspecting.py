@@ -11,7 +11,14 @@ from jackline.v1.run_service_pb2 import DurabilityClass, GetServerInfoResponse
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.listings import CALLS, MESSAGES, SERVER
-from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
+from jackline_client.cli.options import (
+    MOST_SMALL,
+    AddressOption,
+    ContextOption,
+    JsonOption,
+    OutputOption,
+    RunArgument,
+)
 from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
@@ -74,7 +81,10 @@ def messages(
         str, typer.Option("--step", metavar="STEP", help="The step; the last one if left out.")
     ] = "",
     visit: Annotated[
-        int, typer.Option("--visit", min=0, metavar="N", help="The visit, from 1; the last if left out.")
+        int,
+        typer.Option(
+            "--visit", min=0, max=MOST_SMALL, metavar="N", help="The visit, from 1; the last if left out."
+        ),
     ] = 0,
     *,
     output: OutputOption = None,

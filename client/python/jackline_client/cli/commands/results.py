@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from jackline_client.cli.exit_codes import ExitCode
-from jackline_client.cli.options import AddressOption, ContextOption, RunArgument
+from jackline_client.cli.options import MOST_SMALL, AddressOption, ContextOption, RunArgument
 from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
@@ -29,7 +29,10 @@ def result(
     ],
     *,
     part: Annotated[
-        int, typer.Option("--part", min=0, metavar="N", help="A part that is no text, such as an image.")
+        int,
+        typer.Option(
+            "--part", min=0, max=MOST_SMALL, metavar="N", help="A part that is no text, such as an image."
+        ),
     ] = 0,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="Write it to a new file, byte for byte.")

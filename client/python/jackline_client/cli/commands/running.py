@@ -26,6 +26,7 @@ from jackline_client.cli.given import (
 )
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.options import (
+    MOST_SEQUENCE,
     RECONNECT_FOR,
     AddressOption,
     ContextOption,
@@ -389,7 +390,9 @@ def _what_it_waits_for(answer: StartRunResponse) -> str:
 
 def watch(
     run_id: RunArgument,
-    after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Start after this event.")] = 0,
+    after: Annotated[
+        int, typer.Option("--after", min=0, max=MOST_SEQUENCE, metavar="N", help="Start after this event.")
+    ] = 0,
     *,
     kind: KindOption = None,
     children: Annotated[

@@ -13,7 +13,7 @@ from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.listings import THREAD_MESSAGES, THREADS
-from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption
+from jackline_client.cli.options import MOST_SEQUENCE, AddressOption, ContextOption, JsonOption, OutputOption
 from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.prompting import read_prompt
 from jackline_client.cli.screen import Screen
@@ -71,7 +71,10 @@ def get(
     thread_id: ThreadArgument,
     *,
     after: Annotated[
-        int, typer.Option("--after", min=0, metavar="N", help="Only messages after this position.")
+        int,
+        typer.Option(
+            "--after", min=0, max=MOST_SEQUENCE, metavar="N", help="Only messages after this position."
+        ),
     ] = 0,
     output: OutputOption = None,
     as_json: JsonOption = False,
