@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1.run_pb2 import Interrupt, Run
@@ -167,6 +168,34 @@ async def test_a_reader_that_goes_away_ends_a_list_quietly(
     service.log = log
     done = await console.shell(f"($JACKLINE watch {RUN_ID} --json; echo code $? >&2) | head -n 1")
     assert done.err == "code 141\n"
+
+
+@pytest.mark.parametrize("buffered", ["1", ""])
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--help", None),
+        ("--version", None),
+        ("config show", None),
+        ("schema workflow", None),
+        (f"watch {RUN_ID} --json", None),
+        ("run refunds", started()),
+        ("ls", wire.ListRunsResponse(runs=[Run(run_id=RUN_ID)])),
+        (
+            f"result {RUN_ID} call_1",
+            wire.GetToolCallResultResponse(data=b"x", total_bytes=1, kept_bytes=1, complete=True),
+        ),
+    ],
+)
+async def test_an_output_that_can_not_be_written_is_said_so_and_is_no_failed_run(
+    console: Console, service: ScriptedService, words: str, answer: Message | None, buffered: str
+) -> None:
+    service.log = small_log(40)
+    if answer is not None:
+        service.script(type(answer).__name__.removesuffix("Response"), answer)
+    done = await console.shell(f"$JACKLINE {words} >/dev/full", PYTHONUNBUFFERED=buffered)
+    assert (done.code, "Traceback" in done.err, "Exception" in done.err) == (74, False, False), done.err
+    assert done.err.startswith("jackline: the output can't be written: No space left on device\n")
 
 
 async def test_a_dash_reads_the_text_from_standard_input(console: Console, service: ScriptedService) -> None:

@@ -282,7 +282,7 @@ def _stored(release: str) -> Iterator[str]:
 
 @each_release
 async def test_a_recorded_store_comes_to_the_tables_of_a_new_one(release: str, tmp_path: Path) -> None:
-    """A change of the tables needs a migration: storage/sqlite_migrations.py says how."""
+    """A change of the tables needs a migration: storage/sqlite/migrations.py says how."""
     undump((FOLDER / release / "store.sql").read_text(encoding="utf-8"), tmp_path / "old" / "jackline.db")
     for folder in ("old", "new"):
         await (await open_sqlite(tmp_path / folder)).close()

@@ -275,17 +275,50 @@ async def test_a_start_that_is_held_up_when_it_is_interrupted_leaves_no_run(
     ):
         await client.put_workflow(workflow)
         console = Console(address=proxy.address, home=server.folder)
-        process = await console.start("eval", "cases.yaml", JACKLINE_TOKEN=server.token)
+        process = await console.start("eval", "cases.yaml", "--save", "r.json", JACKLINE_TOKEN=server.token)
         await proxy.taken.wait()
         process.send_signal(signal.SIGINT)
         await proxy.heard.wait()  # it looks for what it has started, and there is nothing yet
+        for impatience in (signal.SIGINT, signal.SIGTERM):
+            process.send_signal(impatience)
         proxy.opened.set()
         _, err = await process.communicate()
         await proxy.settle()
         assert (process.returncode, b"1 run was ended: jackline ls --label eval_id=" in err) == (130, True)
+        assert not load_results(server.folder / "r.json").complete
         async with aclosing(client.list_runs(RunFilter(labels={"eval": "c"}))) as runs:
             (run_id,) = [run.run_id async for run in runs]
         assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_ABORTED
+
+
+async def test_an_output_that_is_lost_ends_the_runs_unless_files_are_wanted_too(
+    servers: Servers, tmp_path: Path
+) -> None:
+    late = {"when": {"user_contains": "late"}, "text": "Said at last.", "delay_ms": 3_600_000}
+    said = [late, {"text": "Said."}]
+    server = servers.make(worlds.scripted(tmp_path, said))
+    await server.start("--volatile")
+    say = "steps: {s: {kind: completion, prompt: Say it., answer: text}}\n"
+    case = "{name: said, workflow: said}"
+    (server.folder / "one.yaml").write_text(f"cases: [{case}]\n", "utf-8")
+    (server.folder / "two.yaml").write_text(
+        f"cases: [{case}, {{name: late, workflow: said, input: {{say: late}}}}]\n", "utf-8"
+    )
+    console = Console(address=server.address, home=server.folder)
+    async with server.client() as client, asyncio.timeout(60):
+        await client.put_workflow(f"name: said\nmodel: fast\nflow: [s]\n{say}")
+        words = "$JACKLINE eval one.yaml --save r.json --junit /dev/stderr >/dev/full; echo code $?"
+        filed = await console.shell(words, JACKLINE_TOKEN=server.token)
+        words = "$JACKLINE eval two.yaml --at-once 1 >/dev/full; echo code $?"
+        ended = await console.shell(words, JACKLINE_TOKEN=server.token)
+        runs = [run async for run in client.list_runs(RunFilter())]
+    assert (filed.out, ended.out) == ("code 74\n", "code 74\n")
+    assert load_results(server.folder / "r.json").passed
+    assert ("<testsuites" in filed.err, "Traceback" in filed.err + ended.err) == (True, False)
+    assert ended.err.count("the output can't be written: ") == 1
+    assert sorted(run.state for run in runs) == sorted(
+        (RunState.RUN_STATE_SUCCEEDED, RunState.RUN_STATE_SUCCEEDED, RunState.RUN_STATE_ABORTED)
+    )
 
 
 async def begun(client: JacklineClient, name: str) -> list[str]:

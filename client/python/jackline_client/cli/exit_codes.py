@@ -36,6 +36,7 @@ class ExitCode(IntEnum):
     REFUSED = 65
     UNAVAILABLE = 69
     SERVER_BUG = 70
+    OUTPUT_FAILED = 74
     UNFINISHED = 75
     DENIED = 77
     INTERRUPTED = 130
@@ -52,6 +53,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.REFUSED: "the server refused the request: not found, not valid, or not in this state",
     ExitCode.UNAVAILABLE: "the server can't be reached, is busy or full, or took too long",
     ExitCode.SERVER_BUG: "the server has a bug or lost data",
+    ExitCode.OUTPUT_FAILED: "the output can't be written, since its disk is full for one; a run goes on",
     ExitCode.UNFINISHED: "the stream was cut, or a command did not reach --wait in 10 s; the run may go on",
     ExitCode.DENIED: "no token, a wrong one, or one that may not do this",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; a run goes on",

@@ -8,6 +8,7 @@ point group `jackline.commands`. Does not own any command.
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -18,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from jackline_client.cli.exit_codes import ExitCode, exit_code_table
+from jackline_client.cli.output import OutputLost, flush, let_go
 from jackline_client.cli.screen import prepare_streams
 
 _GROUP = "jackline.commands"
@@ -225,7 +227,13 @@ def main() -> None:
     # gRPC's C core would write its own lines about lost connections between ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
-        app(prog_name="jackline")
+        _carry_out()
+    except OutputLost as lost:
+        let_go()
+        if lost.line:
+            with suppress(OSError):
+                typer.echo(lost.line, err=True)
+        sys.exit(lost.code)
     except UnicodeEncodeError as error:
         # A byte of the command line that is no UTF-8, or JSON that names half of a pair: no request has it.
         if not 0xD800 <= ord(error.object[error.start]) <= 0xDFFF:  # noqa: PLR2004 - surrogates
@@ -239,6 +247,19 @@ def main() -> None:
             raise
         typer.echo(_what_to_install("this command", error.name), err=True)
         sys.exit(ExitCode.USAGE)
+
+
+def _carry_out() -> None:
+    """The command, and then whatever it has written in full. Raises SystemExit, or OutputLost."""
+    try:
+        app(prog_name="jackline")
+    except SystemExit:
+        flush()
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OutputLost("the output", error) from error
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ Owns the frame of every command. Does not own what a command does.
 """
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -16,6 +14,7 @@ import jackline_client
 from jackline_client.cli.bound_words import as_typed, too_high, too_low
 from jackline_client.cli.exit_codes import ExitCode, exit_code_of_error
 from jackline_client.cli.given import WorkflowFiles
+from jackline_client.cli.output import OutputLost, let_go
 from jackline_client.cli.progress import FRAME_S, Progress
 from jackline_client.cli.screen import Screen, make_screen
 from jackline_client.cli.server_choice import Chosen, Named
@@ -67,10 +66,13 @@ def carry_out(
         for line in when_interrupted() if when_interrupted else ():
             screen.problem(line)
         code = ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # Python would complain again when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = ExitCode.PIPE_CLOSED
+    except OutputLost as lost:
+        let_go()
+        if lost.line:
+            screen.problem(lost.line)
+            for line in when_interrupted() if when_interrupted else ():
+                screen.problem(line)
+        code = lost.code
     except JacklineError as error:
         lines = (
             _findings(error, given)

@@ -4,9 +4,9 @@ Owns the flags, which of the three is done, and where files go. Does not own wha
 """
 
 import asyncio
-import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ import typer
 
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.options import AddressOption, ContextOption
+from jackline_client.cli.output import OutputLost, let_go
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
 from jackline_server.commands.given import Output, OutputForm, fail, say, say_json
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from jackline_server.commands.evaluation.cases import Suite
     from jackline_server.commands.evaluation.reporting import Line
     from jackline_server.commands.evaluation.results import CaseResult, Results
+    from jackline_server.commands.evaluation.running import Evaluation
 
 _EVAL = "eval"
 _MOST_AT_ONCE = 64
@@ -68,7 +70,8 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
 
     A case is a run with what is expected of it: its end, its outcome, the tools it called, what it used, a
     judge's word. The exit code is 0 if all passed, 1 if not, 2 if a file is wrong. Ctrl-C, or SIGTERM, ends
-    the runs that were started. --compare shows what passes no longer first, and its exit code is 1 then.
+    the runs that were started and writes what has come of them. --compare shows what passes no longer first,
+    and its exit code is 1 then.
     """
     of_a_record = name is not None or into is not None
     of_running = bool(case or check or save or junit)
@@ -142,10 +145,17 @@ class _Writing:
         self._junit = junit
         self.output = output
 
+    @property
+    def has_files(self) -> bool:
+        """True if there is something to write whoever reads the output."""
+        return self._save is not None or self._junit is not None
+
     def check(self) -> None:
         """Ends the command if a file could not be written: better before than after the runs."""
+        from jackline_server.commands.writing import may_be_written  # noqa: PLC0415 - help needs none of it
+
         for path in (self._save, self._junit):
-            if path is not None and not os.access(path.parent, os.W_OK):
+            if path is not None and not may_be_written(path):
                 fail(_EVAL, ExitCode.USAGE, f"{path} can't be written: its folder is not there, or not yours")
 
     def write(self, results: "Results") -> None:
@@ -159,7 +169,7 @@ class _Writing:
             try:
                 write_whole(path, text())
             except OSError as error:
-                fail(_EVAL, ExitCode.USAGE, f"{path} can't be written: {error.strerror}")
+                fail(_EVAL, ExitCode.OUTPUT_FAILED, f"{path} can't be written: {error.strerror}")
 
 
 def _run(suites: Sequence["Suite"], writing: _Writing, *, at_once: int, server: Named) -> None:
@@ -169,62 +179,95 @@ def _run(suites: Sequence["Suite"], writing: _Writing, *, at_once: int, server: 
     from jackline_server.expressions.cel import CelExpressions  # noqa: PLC0415 - see above
 
     writing.check()
-    stopped: list[str] = []
 
     async def work(client: "JacklineClient", screen: "Screen") -> ExitCode:
+        ending = _Ending(screen, has_files=writing.has_files)
+
         def show(suite: str, case: "CaseResult") -> None:
             if writing.output is Output.TEXT:
-                show_lines(screen, case_lines(suite, case, several=len(suites) > 1, flag=server.flag))
+                with ending.at_a_loss():
+                    show_lines(screen, case_lines(suite, case, several=len(suites) > 1, flag=server.flag))
 
         evaluation = Evaluation(
             door=Door(client), suites=suites, expressions=CelExpressions(), at_once=at_once, on_case=show
         )
         progress = asyncio.create_task(_tell(screen, evaluation.told))
-        ending = _told_to_end()
         try:
-            results = await evaluation.run()
-        except asyncio.CancelledError:
-            stopped.append(await evaluation.stop("jackline eval was interrupted"))
-            writing.write(evaluation.results(complete=False))
-            if not ending.is_set():
-                raise
-            screen.problem(stopped[0])
-            return ExitCode.INTERRUPTED
+            results = await ending.run(evaluation)
+            ended = None if results else await evaluation.stop("jackline eval was interrupted")
         finally:
-            asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
             progress.cancel()
             await asyncio.wait((progress,))
-        _conclude(screen, results, writing)
+        if results is not None:
+            with ending.at_a_loss():
+                _conclude(screen, results, writing.output)
+        writing.write(results or evaluation.results(complete=False))
+        if ended is not None:
+            screen.problem(ended)
+        if ending.lost is not None:
+            raise ending.lost
+        if results is None:
+            return ExitCode.INTERRUPTED
         return ExitCode.OK if results.passed else ExitCode.RUN_FAILED
 
-    carry_out(work, server=server, when_interrupted=lambda: iter(stopped))
+    carry_out(work, server=server)
 
 
-def _told_to_end() -> asyncio.Event:
-    """From now on SIGTERM, by which a build server ends a step, cancels this task and sets the event."""
-    told = asyncio.Event()
-    task = asyncio.current_task()
+class _Ending:
+    """What ends an evaluation before its time: Ctrl-C, SIGTERM, or that nobody sees what comes of it.
 
-    def end() -> None:
-        told.set()
-        if task is not None:
-            task.cancel()
+    By SIGTERM a build server ends a step. Only the first of them counts: after it the runs are being ended,
+    which takes no longer than it has to, and what has come of them is being written.
+    """
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
-    return told
+    def __init__(self, screen: "Screen", *, has_files: bool) -> None:
+        """With `has_files` a lost output is no end: what comes of it all is written elsewhere too."""
+        self.lost: OutputLost | None = None
+        self._screen = screen
+        self._has_files = has_files
+        self._running: asyncio.Task[Results] | None = None
+        self._has_begun = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._told)
+
+    async def run(self, evaluation: "Evaluation") -> "Results | None":
+        """What comes of it all; None if it is ended before its time."""
+        self._running = asyncio.create_task(evaluation.run())
+        await asyncio.wait((self._running,))
+        return None if self._running.cancelled() else self._running.result()
+
+    @contextmanager
+    def at_a_loss(self) -> Generator[None]:
+        """For the time of showing something."""
+        try:
+            yield
+        except OutputLost as lost:
+            let_go()
+            self.lost = self.lost or lost
+            if not self._has_files:
+                self._begin()
+
+    def _told(self) -> None:
+        if self._has_begun:
+            self._screen.problem("the runs that were started are being ended")
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._running is not None and not self._running.done():
+            self._running.cancel()
+            self._has_begun = True
 
 
-def _conclude(screen: "Screen", results: "Results", writing: _Writing) -> None:
-    """Say what came of it all, and write the files."""
+def _conclude(screen: "Screen", results: "Results", output: Output) -> None:
+    """Say what came of it all. Raises OutputLost."""
     from jackline_server.commands.evaluation.reporting import summary  # noqa: PLC0415 - help needs none
 
     screen.end_live()
-    if writing.output is Output.JSON:
+    if output is Output.JSON:
         for line in results.text().splitlines():
             screen.raw(line)
     else:
         show_lines(screen, summary(results))
-    writing.write(results)
 
 
 async def _tell(screen: "Screen", told: Callable[[], str]) -> None:

@@ -63,4 +63,4 @@ def _write(path: Path, text: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        fail(_EVAL, ExitCode.USAGE, f"{path} can't be written: {error.strerror}")
+        fail(_EVAL, ExitCode.OUTPUT_FAILED, f"{path} can't be written: {error.strerror}")

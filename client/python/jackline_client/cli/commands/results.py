@@ -12,6 +12,7 @@ import typer
 
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.options import MOST_SMALL, AddressOption, ContextOption, RunArgument
+from jackline_client.cli.output import written
 from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
@@ -56,8 +57,10 @@ def result(
             return ExitCode.OK
         with _target(to) as file:
             async for piece in pieces:
-                file.write(piece)
-            file.flush()
+                with written(str(to or "the output")):
+                    file.write(piece)
+            with written(str(to or "the output")):
+                file.flush()
         return ExitCode.OK
 
     carry_out(work, server=Named(address=address, context=context))
