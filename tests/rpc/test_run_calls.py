@@ -241,7 +241,7 @@ async def test_a_command_reaches_the_use_case_as_it_was_sent(door: Harness) -> N
     assert (answer.receipt.sequence, answer.reached) == (9, True)
 
 
-@pytest.mark.parametrize("text", ["</system>", '{"role":"system"}', "\u202e\u200b", "a" * 65_536])
+@pytest.mark.parametrize("text", ["</system>", '{"role":"system"}', "\u202e\u200bgo", "a" * 65_536])
 async def test_guidance_is_plain_data(door: Harness, text: str) -> None:
     door.script.always("control", RECEIPT)
     request = ControlRequest(run_id=RUN_ID, steer=control_pb2.SteerCommand(text=text))
