@@ -7,6 +7,8 @@ import asyncio
 import os
 import pty
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,6 +128,21 @@ class Console:
             out, err = await process.communicate()
         return Done(code=process.returncode or 0, out=out.decode(), err=err.decode(), raw=out + err)
 
+    async def into(self, out: int, *words: str, **changes: str) -> Done:
+        """Runs it with an open file of ours as its output; what it wrote there is not looked at."""
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=asyncio.subprocess.PIPE,
+            env=self.environment(**changes),
+            cwd=self.home,
+        )
+        async with asyncio.timeout(_SECONDS):
+            _, err = await process.communicate()
+        return Done(code=process.returncode or 0, out="", err=err.decode(), raw=err)
+
     async def on_terminal(self, *words: str, **changes: str) -> Done:
         """Runs it with a terminal as its output."""
         ours, theirs = pty.openpty()
@@ -143,6 +160,27 @@ class Console:
             shown = await asyncio.to_thread(_read_all, ours)
             await process.wait()
         return Done(code=process.returncode or 0, out=shown.decode(errors="replace"), err="", raw=shown)
+
+
+@contextmanager
+def full_disk() -> Generator[int]:
+    """A file that takes nothing."""
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def nobody() -> Generator[int]:
+    """A pipe whose reader went away."""
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    try:
+        yield ours
+    finally:
+        os.close(ours)
 
 
 def _read_all(terminal: int) -> bytes:

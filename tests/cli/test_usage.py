@@ -1,7 +1,12 @@
 """The command line itself: BI108, BI111, BI115, start-up."""
 
+import asyncio
 import dataclasses
+import fcntl
+import os
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import grpc
@@ -11,7 +16,7 @@ from google.protobuf.message import Message
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1.run_pb2 import Interrupt, Run
 from jackline_client.cli.exit_codes import MEANINGS
-from tests.cli.console import Console
+from tests.cli.console import Console, full_disk, nobody
 from tests.support.scripted_service import (
     RUN_ID,
     Failure,
@@ -196,6 +201,98 @@ async def test_an_output_that_can_not_be_written_is_said_so_and_is_no_failed_run
     done = await console.shell(f"$JACKLINE {words} >/dev/full", PYTHONUNBUFFERED=buffered)
     assert (done.code, "Traceback" in done.err, "Exception" in done.err) == (74, False, False), done.err
     assert done.err.startswith("jackline: the output can't be written: No space left on device\n")
+
+
+WITHOUT_A_SERVER = (
+    ("--version",),
+    ("--help",),
+    ("ls", "--help"),
+    ("context", "ls"),
+    ("run", "--prompt", "x", "--model", "m", "--show-workflow"),
+    ("schema",),
+    ("config", "show"),
+)
+
+
+@pytest.mark.parametrize("words", WITHOUT_A_SERVER, ids=" ".join)
+async def test_output_that_is_lost_is_told_by_every_command(console: Console, words: tuple[str, ...]) -> None:
+    whole = await console.run(*words)
+    with full_disk() as out:
+        done = await console.into(out, *words)
+    assert (whole.code, done.code) == (0, 74)
+    assert (
+        done.err.removeprefix(whole.err) == "jackline: the output can't be written: No space left on device\n"
+    )
+    with nobody() as out:
+        done = await console.into(out, *words)
+    assert (done.code, done.err) == (141, whole.err)
+
+
+READING = (
+    ("get", RUN_ID),
+    ("get", RUN_ID, "-o", "json"),
+    ("get", RUN_ID, "-o", "yaml"),
+    ("get", RUN_ID, "-o", "name"),
+    ("ls",),
+    ("ls", "--json"),
+    ("watch", RUN_ID),
+    ("watch", RUN_ID, "--json"),
+)
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+@pytest.mark.parametrize(("output", "code"), [(nobody, 141), (full_disk, 74)])
+async def test_output_that_is_lost_is_no_failed_run(
+    console: Console,
+    service: ScriptedService,
+    words: tuple[str, ...],
+    output: Callable[[], AbstractContextManager[int]],
+    code: int,
+) -> None:
+    service.log = small_log(3)
+    if words[0] == "get":
+        service.script("GetRun", ended_run(small_log(3)))
+    elif words[0] == "ls":
+        service.script("ListRuns", wire.ListRunsResponse(runs=[ended_run(small_log(3)).run]))
+    with output() as out:
+        done = await console.into(out, *words)
+    assert (done.code, "Traceback" in done.err) == (code, False)
+    if code == 74:
+        assert done.err.startswith("jackline: the output can't be written: No space left on device\n")
+
+
+async def test_a_run_whose_output_is_lost_goes_on_and_says_so(
+    console: Console, service: ScriptedService
+) -> None:
+    service.log = small_log(3)
+    service.script("StartRun", started())
+    with full_disk() as out:
+        done = await console.into(out, "run", "refunds")
+    assert done.code == 74
+    assert done.err.splitlines()[:2] == [
+        "jackline: the output can't be written: No space left on device",
+        f"jackline: the run {RUN_ID} goes on",
+    ]
+
+
+async def test_errors_that_nobody_can_read_change_no_exit_code(console: Console) -> None:
+    done = await console.shell("$JACKLINE ls --bogus 2>/dev/full")
+    assert (done.code, done.out) == (2, "")
+
+
+async def test_an_output_that_does_not_block_is_waited_for(
+    console: Console, service: ScriptedService
+) -> None:
+    service.log = small_log(2_000)
+    whole = (await console.run("watch", RUN_ID, "--json")).out
+    theirs, ours = os.pipe()
+    fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(ours, False)
+    with os.fdopen(theirs, encoding="utf-8") as reader:
+        reading = asyncio.create_task(asyncio.to_thread(reader.read))
+        done = await console.into(ours, "watch", RUN_ID, "--json")
+        os.close(ours)
+        assert (done.code, done.err, await reading == whole) == (0, "", True)
 
 
 async def test_a_dash_reads_the_text_from_standard_input(console: Console, service: ScriptedService) -> None:

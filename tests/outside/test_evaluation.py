@@ -1,12 +1,16 @@
 """`jackline eval` against a real server process: what its page promises, and what it leaves behind."""
 
 import asyncio
+import os
 import re
 import shutil
 import signal
-from contextlib import aclosing
+from collections.abc import Callable
+from contextlib import AbstractContextManager, aclosing
 from pathlib import Path
 from xml.etree import ElementTree as ET
+
+import pytest
 
 from jackline.v1.run_pb2 import RunState
 from jackline_client import JacklineClient, RunFilter
@@ -16,7 +20,7 @@ from jackline_server.commands.evaluation.recording import recording
 from jackline_server.commands.evaluation.results import Results, load_results
 from jackline_server.commands.evaluation.running import Evaluation
 from jackline_server.expressions.cel import CelExpressions
-from tests.cli.console import Console, Done
+from tests.cli.console import Console, Done, full_disk, nobody
 from tests.docs.pages import ROOT, blocks, page
 from tests.outside import worlds
 from tests.support.rpc_proxy import holding
@@ -25,6 +29,10 @@ from tests.support.tool_service import ToolService
 
 EXAMPLE = ROOT / "examples" / "evaluation"
 
+SLOW = [{"text": "Said at last.", "delay_ms": 3_600_000}]
+SLOW_WORKFLOW = (
+    "name: slow\nmodel: fast\nflow: [s]\nsteps: {s: {kind: completion, prompt: Say it., answer: text}}\n"
+)
 DIFFERENT = """\
 name: parcels
 defaults: {workflow: parcels, judge_model: judge}
@@ -230,16 +238,12 @@ async def test_a_case_decides_about_calls_that_somebody_has_to_approve(
 
 
 async def test_an_interrupt_ends_what_was_started_and_nothing_else(servers: Servers, tmp_path: Path) -> None:
-    slow = [{"text": "Said at last.", "delay_ms": 3_600_000}]
-    server = servers.make(worlds.scripted(tmp_path, slow))
+    server = servers.make(worlds.scripted(tmp_path, SLOW))
     await server.start("--volatile")
-    workflow = (
-        "name: slow\nmodel: fast\nflow: [s]\nsteps: {s: {kind: completion, prompt: Say it., answer: text}}\n"
-    )
     case = "cases: [{name: slow, workflow: slow, times: 2}]\n"
     console = Console(address=server.address, home=server.folder)
     async with server.client() as client, asyncio.timeout(100):
-        await client.put_workflow(workflow)
+        await client.put_workflow(SLOW_WORKFLOW)
         left = [(await client.start_run("slow")).run.run_id]
         processes: dict[str, asyncio.subprocess.Process] = {}
         for name in ("by_a_person", "by_a_machine"):
@@ -261,19 +265,15 @@ async def test_an_interrupt_ends_what_was_started_and_nothing_else(servers: Serv
 async def test_a_start_that_is_held_up_when_it_is_interrupted_leaves_no_run(
     servers: Servers, tmp_path: Path
 ) -> None:
-    slow = [{"text": "Said at last.", "delay_ms": 3_600_000}]
-    server = servers.make(worlds.scripted(tmp_path, slow))
+    server = servers.make(worlds.scripted(tmp_path, SLOW))
     await server.start("--volatile")
-    workflow = (
-        "name: slow\nmodel: fast\nflow: [s]\nsteps: {s: {kind: completion, prompt: Say it., answer: text}}\n"
-    )
     (server.folder / "cases.yaml").write_text("name: c\ncases: [{name: slow, workflow: slow}]\n", "utf-8")
     async with (
         asyncio.timeout(60),
         server.client() as client,
         holding(server.address, held="StartRun", after="ListRuns") as proxy,
     ):
-        await client.put_workflow(workflow)
+        await client.put_workflow(SLOW_WORKFLOW)
         console = Console(address=proxy.address, home=server.folder)
         process = await console.start("eval", "cases.yaml", "--save", "r.json", JACKLINE_TOKEN=server.token)
         await proxy.taken.wait()
@@ -319,6 +319,103 @@ async def test_an_output_that_is_lost_ends_the_runs_unless_files_are_wanted_too(
     assert sorted(run.state for run in runs) == sorted(
         (RunState.RUN_STATE_SUCCEEDED, RunState.RUN_STATE_SUCCEEDED, RunState.RUN_STATE_ABORTED)
     )
+
+
+@pytest.mark.parametrize("further", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_second_signal_does_not_cut_off_what_the_first_has_begun(
+    servers: Servers, tmp_path: Path, further: signal.Signals
+) -> None:
+    server = servers.make(worlds.scripted(tmp_path, SLOW))
+    await server.start("--volatile")
+    (server.folder / "cases.yaml").write_text("name: c\ncases: [{name: slow, workflow: slow}]\n", "utf-8")
+    async with (
+        asyncio.timeout(60),
+        server.client() as client,
+        holding(server.address, held="StartRun", after="ListRuns") as proxy,
+    ):
+        await client.put_workflow(SLOW_WORKFLOW)
+        console = Console(address=proxy.address, home=server.folder)
+        process = await console.start(
+            *("eval", "cases.yaml", "--save", "a.json", "--junit", "a.xml"), JACKLINE_TOKEN=server.token
+        )
+        await proxy.taken.wait()
+        process.send_signal(signal.SIGTERM)
+        await proxy.heard.wait()
+        for _ in range(2):
+            process.send_signal(further)
+            while b"it is being ended" not in await heard(process):
+                pass
+        proxy.opened.set()
+        out, err = await process.communicate()
+        await proxy.settle()
+        assert (process.returncode, b"1 run was ended" in err) == (130, True)
+        assert b"0 of 1 cases passed" in out
+        assert not load_results(server.folder / "a.json").complete
+        assert (server.folder / "a.xml").read_text("utf-8").endswith("</testsuites>\n")
+        assert await living(client) == []
+
+
+async def heard(process: asyncio.subprocess.Process) -> bytes:
+    """The next line on standard error."""
+    assert process.stderr is not None
+    return await process.stderr.readline()
+
+
+@pytest.mark.parametrize(("output", "code"), [(nobody, 141), (full_disk, 74)])
+async def test_output_that_is_lost_ends_no_case_whose_result_is_kept(
+    servers: Servers, output: Callable[[], AbstractContextManager[int]], code: int
+) -> None:
+    server = placed(servers)
+    await server.start("--volatile")
+    console = Console(address=server.address, home=server.folder)
+    with output() as out:
+        done = await console.into(
+            out, *("eval", "cases.yaml", "--save", "a.json", "--at-once", "1"), JACKLINE_TOKEN=server.token
+        )
+    assert (done.code, "Traceback" in done.err) == (code, False)
+    assert len(done.err.splitlines()) == (code == 74)
+    results = load_results(server.folder / "a.json")
+    assert (results.complete, results.passed) == (True, True)
+
+
+async def test_what_nobody_would_see_is_not_gone_on_with(servers: Servers, tmp_path: Path) -> None:
+    server = servers.make(worlds.scripted(tmp_path, SLOW))
+    await server.start("--volatile")
+    cases = "name: c\ncases: [{name: slow, workflow: slow}, {name: quick, workflow: nowhere}]\n"
+    (server.folder / "cases.yaml").write_text(cases, "utf-8")
+    console = Console(address=server.address, home=server.folder)
+    async with server.client() as client, asyncio.timeout(60):
+        await client.put_workflow(SLOW_WORKFLOW)
+        with nobody() as out:
+            done = await console.into(out, "eval", "cases.yaml", JACKLINE_TOKEN=server.token)
+        assert (done.code, "Traceback" in done.err) == (141, False)
+        assert await living(client) == []
+
+
+async def test_places_that_are_no_files_and_links_stay_what_they_are(servers: Servers) -> None:
+    server = placed(servers)
+    await server.start("--volatile")
+    folder = server.folder
+    (folder / "linked.xml").write_text("before", "utf-8")
+    (folder / "linked.xml").chmod(0o600)
+    (folder / "a.xml").symlink_to("linked.xml")
+    (folder / "b.json").symlink_to("/dev/stdout")
+    done = await by_command(server, "cases.yaml", "--save", "b.json", "--junit", "a.xml")
+    assert done.code == 0
+    assert '"complete": true' in done.out
+    assert ((folder / "a.xml").is_symlink(), (folder / "b.json").is_symlink()) == (True, True)
+    assert (folder / "linked.xml").read_text("utf-8").endswith("</testsuites>\n")
+    assert (folder / "linked.xml").stat().st_mode & 0o777 == 0o600
+    for name in ("read.pipe", "unread.pipe"):
+        os.mkfifo(folder / name)
+    with os.fdopen(os.open(folder / "read.pipe", os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        done = await by_command(server, "cases.yaml", "--save", "unread.pipe", "--junit", "read.pipe")
+        assert reader.read().endswith(b"</testsuites>\n")
+    assert (done.code, done.err) == (
+        74,
+        "jackline eval: unread.pipe can't be written: No such device or address\n",
+    )
+    assert [(folder / name).is_fifo() for name in ("read.pipe", "unread.pipe")] == [True, True]
 
 
 async def begun(client: JacklineClient, name: str) -> list[str]:

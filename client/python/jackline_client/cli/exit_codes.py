@@ -53,11 +53,11 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.REFUSED: "the server refused the request: not found, not valid, or not in this state",
     ExitCode.UNAVAILABLE: "the server can't be reached, is busy or full, or took too long",
     ExitCode.SERVER_BUG: "the server has a bug or lost data",
-    ExitCode.OUTPUT_FAILED: "the output can't be written, since its disk is full for one; a run goes on",
+    ExitCode.OUTPUT_FAILED: "the output or a file could not be written, as on a full disk; a run goes on",
     ExitCode.UNFINISHED: "the stream was cut, or a command did not reach --wait in 10 s; the run may go on",
     ExitCode.DENIED: "no token, a wrong one, or one that may not do this",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; a run goes on",
-    ExitCode.PIPE_CLOSED: "whoever read the output went away",
+    ExitCode.PIPE_CLOSED: "whoever read the output went away; a run goes on",
 }
 """One line for each code."""
 

@@ -8,7 +8,6 @@ point group `jackline.commands`. Does not own any command.
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -19,8 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from jackline_client.cli.exit_codes import ExitCode, exit_code_table
-from jackline_client.cli.output import OutputLost, flush, let_go
-from jackline_client.cli.screen import prepare_streams
+from jackline_client.cli.streams import OutputLost, heed_lost_output, lost_output, prepare_streams
 
 _GROUP = "jackline.commands"
 _COMPLETING = "_JACKLINE_COMPLETE"
@@ -227,12 +225,11 @@ def main() -> None:
     # gRPC's C core would write its own lines about lost connections between ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
-        _carry_out()
+        _run_to_its_end()
     except OutputLost as lost:
-        let_go()
-        if lost.line:
-            with suppress(OSError):
-                typer.echo(lost.line, err=True)
+        heed_lost_output()
+        for line in lost.lines():
+            typer.echo(line, err=True)
         sys.exit(lost.code)
     except UnicodeEncodeError as error:
         # A byte of the command line that is no UTF-8, or JSON that names half of a pair: no request has it.
@@ -249,17 +246,15 @@ def main() -> None:
         sys.exit(ExitCode.USAGE)
 
 
-def _carry_out() -> None:
-    """The command, and then whatever it has written in full. Raises SystemExit, or OutputLost."""
+def _run_to_its_end() -> None:
+    """Calls the command and exits with its code. Raises OutputLost if all went well but for the output."""
     try:
         app(prog_name="jackline")
-    except SystemExit:
-        flush()
+    except SystemExit as end:
+        sys.stdout.flush()
+        if not end.code and (lost := lost_output()) is not None:
+            raise lost from None
         raise
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        raise OutputLost("the output", error) from error
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ for a while. Does not own what is said.
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TextIO
 
 from jackline_client.cli.printable import printable
@@ -50,10 +49,9 @@ class Progress:
         """Takes the line away: something else is written. It comes back when nothing follows."""
         self._since = self._clock()
         if self._is_drawn:
+            self._errors.write(_ERASE)
+            self._errors.flush()
             self._is_drawn = False
-            with suppress(OSError):  # nobody sees it any more
-                self._errors.write(_ERASE)
-                self._errors.flush()
 
     def hold(self, held: bool) -> None:
         """Keeps it from being shown while another line is live."""

@@ -1,20 +1,17 @@
 """The screen: lines to standard output and standard error, and one live line on a terminal.
 
 Owns that every line is safe to show and that no two are mixed up. Does not own what is said, nor what is
-waited for (`progress`). Whatever writes to standard output raises OutputLost once that can't be written.
+waited for (`progress`).
 
 Escapes are written on a terminal only, and not under NO_COLOR or on a dumb one. A stream that can't encode a
 character gets a readable escape of it.
 """
 
-import io
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TextIO
 
-from jackline_client.cli.output import OutputLost, written
 from jackline_client.cli.printable import LONGEST, printable
 from jackline_client.cli.progress import Progress, takes_escapes
 
@@ -27,16 +24,6 @@ _STYLES: Mapping[str, str] = {
     "head": "bold",
 }
 _ASCII_FORMS = str.maketrans({"→": "->", "·": "-", "…": "..."})
-
-
-def prepare_streams() -> None:
-    """Makes both streams usable whatever they are: closed ones swallow, and none fails on a character."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - lives as long as the process
-        elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 class Screen:
@@ -63,41 +50,35 @@ class Screen:
         """Writes one line to standard output, cut after `limit` characters."""
         self.progress.clear()
         safe = self._encodable(printable(text, limit=limit))
-        with written():
-            if self._terminal is None:
-                print(safe, file=self._out, flush=True)
-            else:
-                self.progress.hold(False)
-                self._terminal.line(safe, _STYLES[style])
+        if self._terminal is None:
+            print(safe, file=self._out, flush=True)
+        else:
+            self.progress.hold(False)
+            self._terminal.line(safe, _STYLES[style])
 
     def live(self, text: str) -> None:
         """Shows the end of a text on the live line, in place of what stood there."""
         if self._terminal is not None:
             self.progress.clear()
             self.progress.hold(bool(text))
-            with written():
-                self._terminal.live(self._encodable(printable(text)))
+            self._terminal.live(self._encodable(printable(text)))
 
     def end_live(self) -> None:
         """Takes the live line away."""
         self.progress.clear()
         self.progress.hold(False)
         if self._terminal is not None:
-            with written():
-                self._terminal.end_live()
+            self._terminal.end_live()
 
     def problem(self, text: str) -> None:
-        """Writes one line to standard error; where that can't be written, there is nobody to tell."""
-        with suppress(OutputLost):
-            self.end_live()
-        with suppress(OSError):
-            print(self._encodable(printable(text)), file=self._errors, flush=True)
+        """Writes one line to standard error."""
+        self.end_live()
+        print(self._encodable(printable(text)), file=self._errors, flush=True)
 
     def raw(self, line: str) -> None:
         """Writes a line for a program: printable ASCII already."""
         self.progress.clear()
-        with written():
-            print(line, file=self._out, flush=True)
+        print(line, file=self._out, flush=True)
 
     def _encodable(self, text: str) -> str:
         try:

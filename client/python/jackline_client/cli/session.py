@@ -14,10 +14,10 @@ import jackline_client
 from jackline_client.cli.bound_words import as_typed, too_high, too_low
 from jackline_client.cli.exit_codes import ExitCode, exit_code_of_error
 from jackline_client.cli.given import WorkflowFiles
-from jackline_client.cli.output import OutputLost, let_go
 from jackline_client.cli.progress import FRAME_S, Progress
 from jackline_client.cli.screen import Screen, make_screen
 from jackline_client.cli.server_choice import Chosen, Named
+from jackline_client.cli.streams import OutputLost, heed_lost_output
 from jackline_client.cli.wording import count
 from jackline_client.credentials import is_loopback
 from jackline_client.errors import (
@@ -67,10 +67,9 @@ def carry_out(
             screen.problem(line)
         code = ExitCode.INTERRUPTED
     except OutputLost as lost:
-        let_go()
-        if lost.line:
-            screen.problem(lost.line)
-            for line in when_interrupted() if when_interrupted else ():
+        heed_lost_output()
+        if not lost.has_no_reader:
+            for line in (*lost.lines(), *(when_interrupted() if when_interrupted else ())):
                 screen.problem(line)
         code = lost.code
     except JacklineError as error:

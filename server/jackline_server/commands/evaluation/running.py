@@ -84,25 +84,36 @@ class Evaluation:
         Says in words how many they were, and which command lists them. A start that is not answered yet is
         waited for: its run may be there already, or be about to be.
         """
-        await self._end_living(reason)
+        left = await self._end_living(reason)
         answered, unanswered = await self._starts.settled(within_s=_START_S)
         if answered or unanswered:
-            await self._end_living(reason)
+            left = await self._end_living(reason)
         ended = len(self._ended)
         words = f"{ended} {'run was' if ended == 1 else 'runs were'} ended"
+        if left:
+            words += f"; {left}"
         if unanswered:
             words += f"; {unanswered} {'start was' if unanswered == 1 else 'starts were'} not answered"
-        listed = f": jackline ls --label eval_id={self._id}" if ended or unanswered else ""
+        listed = f": jackline ls --label eval_id={self._id}" if ended or left or unanswered else ""
         return words + listed
 
-    async def _end_living(self, reason: str) -> None:
+    async def _end_living(self, reason: str) -> str:
+        """End them all, each whatever becomes of the others; in words, what kept some from being ended."""
+        failed: list[JacklineError] = []
         try:
             async with asyncio.timeout(_ABORT_S):
                 for run_id in await self._door.living({"eval_id": self._id}):
-                    await self._door.abort(run_id, reason)
-                    self._ended.add(run_id)
-        except (JacklineError, TimeoutError):
-            return
+                    try:
+                        await self._door.abort(run_id, reason)
+                    except JacklineError as error:
+                        failed.append(error)
+                    else:
+                        self._ended.add(run_id)
+        except JacklineError as error:
+            return f"which of its runs live can't be told ({error})"
+        except TimeoutError:
+            return f"the server did not answer within {_ABORT_S:g} s, and runs may go on"
+        return f"{len(failed)} could not be ended ({failed[0]})" if failed else ""
 
     def told(self) -> str:
         """How far it is, in words."""

@@ -12,7 +12,6 @@ import typer
 
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.options import MOST_SMALL, AddressOption, ContextOption, RunArgument
-from jackline_client.cli.output import written
 from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
@@ -57,10 +56,8 @@ def result(
             return ExitCode.OK
         with _target(to) as file:
             async for piece in pieces:
-                with written(str(to or "the output")):
-                    file.write(piece)
-            with written(str(to or "the output")):
-                file.flush()
+                file.write(piece)
+            file.flush()
         return ExitCode.OK
 
     carry_out(work, server=Named(address=address, context=context))
@@ -96,6 +93,9 @@ def _target(to: Path | None) -> Generator[BinaryIO]:
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
-    except BaseException:
+    except BaseException as error:
         to.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            typer.echo(f"jackline: {to} can't be written: {error.strerror}", err=True)
+            raise typer.Exit(ExitCode.OUTPUT_FAILED) from error
         raise
