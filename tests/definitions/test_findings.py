@@ -213,6 +213,8 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bad_duration", E, changed(("15m", "0s")), "bounds.run_timeout"),
     ("bad_money", E, changed(("0.50", "0.0000001")), "bounds.cost_budget_usd"),
     ("bad_money", E, changed(("0.50", "-1")), "bounds.cost_budget_usd"),
+    ("blank_text", E, changed(("prompt: Write a short reply.", 'prompt: " \\u00a0\\u200b"')), "steps.reply.prompt"),
+    ("blank_text", E, changed(("description: Refunds an order.", 'description: "\\t"')), "steps.issue_refund.description"),
     ("bad_pointer", E, changed(("/input/shop", "input.shop")), "steps.handle.tools[0].bind.shop"),
     ("bad_pointer", E, changed(("/input/shop", "/input/~2")), "steps.handle.tools[0].bind.shop"),
     ("out_of_range", E, changed((HANDLE, HANDLE + "    bounds: {max_iterations: 0}\n")), "steps.handle.bounds.max_iterations"),
@@ -614,6 +616,7 @@ NEAR: dict[str, str] = {
     "bad_duration": changed(("15m", "1ms")),
     "bad_money": changed(("0.50", "0.000001")),
     "bad_share": changed((HANDLE, HANDLE + "    ground: {threshold: 0.655}\n")),
+    "blank_text": changed(("prompt: Write a short reply.", 'prompt: " .\u200b"')),
     "bad_pointer": changed(("/input/shop", "/input/~1shop~0")),
     "not_all_checked": changed(("error: sort", "error: nowhere")),
     # models

@@ -67,6 +67,7 @@ GROUPS: Mapping[str, Mapping[str, FindingCode]] = {
         bad_duration=("A time without unit, of 0, or too long.", "Write `500ms`, `90s`, `15m`, `2h` or `1d`."),
         bad_money=("An amount below 0 or with more than six decimals.", "Write US dollars as `0.50`."),
         bad_share=("A share outside 0 to 1, or with more than three decimals.", "Write it as `0.65`."),
+        blank_text=("A text that has to say something is white space alone.", "Write it, or leave the key out where it may be."),
         bad_pointer=("A pointer that is no JSON pointer.", "Write `/input/message`."),
         more=("There are more findings than are shown.", "Correct these and validate again.", _INFO),
         not_all_checked=("Errors kept further checks from being made.", "Correct them and validate again.", _INFO),

@@ -34,6 +34,7 @@ _DEVICES = frozenset(
 
 _CODES = {
     "bad_duration": "bad_duration",
+    "blank_text": "blank_text",
     "bad_money": "bad_money",
     "bad_share": "bad_share",
     "bad_pointer": "bad_pointer",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from jackline_server.definitions.units import (
+    SAYS_SOMETHING,
     Count,
     InputName,
     Line,
@@ -437,7 +438,7 @@ _ANY_RULE_KEY = frozenset[str]().union(*(needed | allowed for needed, allowed in
 class SupervisorJudgeShape(Shape):
     """`judge` of a supervisor."""
 
-    criteria: Annotated[str, Field(min_length=1, max_length=10_000)]
+    criteria: Annotated[str, Field(min_length=1, max_length=10_000), SAYS_SOMETHING]
     model: str | None = None
     every: Positive | None = None
     on_violation: Literal["steer", "pause", "abort", "ask"] | None = None
@@ -534,7 +535,7 @@ class AgentShape(ModelStepShape):
 class CompletionShape(ModelStepShape):
     """A step of kind `completion`."""
 
-    prompt: Annotated[str, Field(min_length=1, max_length=100_000)]
+    prompt: Annotated[str, Field(min_length=1, max_length=100_000), SAYS_SOMETHING]
     bounds: CompletionBoundsShape = CompletionBoundsShape()
 
 
@@ -582,7 +583,7 @@ class SqlShape(ToolStepShape):
     """A step of kind `sql`."""
 
     connection: str
-    statement: Annotated[str, Field(min_length=1, max_length=20_000)]
+    statement: Annotated[str, Field(min_length=1, max_length=20_000), SAYS_SOMETHING]
     max_rows: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
 
@@ -620,7 +621,7 @@ class OptionShape(Shape):
 class HumanShape(ToolStepShape):
     """A step of kind `human`."""
 
-    question: Annotated[str, Field(min_length=1, max_length=10_000)]
+    question: Annotated[str, Field(min_length=1, max_length=10_000), SAYS_SOMETHING]
     options: Annotated[tuple[Line | OptionShape, ...], Field(min_length=1, max_length=20)] | None = None
     schema_: Document | None = Field(default=None, alias="schema")
     expiry: Milliseconds | None = None

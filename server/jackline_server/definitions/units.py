@@ -8,8 +8,10 @@ import re
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
+
+from jackline_server.core.blank_text import is_blank
 
 MAX_DURATION_MS = 30 * 24 * 3_600_000
 MAX_MICROS = 10**12
@@ -59,6 +61,12 @@ def _pointer(value: object) -> str:
     return value
 
 
+def _says_something(value: str) -> str:
+    if is_blank(value):
+        raise PydanticCustomError("blank_text", "this text says nothing: white space alone")
+    return value
+
+
 def is_pointer(text: str) -> bool:
     """True for a JSON pointer of RFC 6901 to something inside the context."""
     return len(text) <= 512 and _POINTER.fullmatch(text) is not None  # noqa: PLR2004  # a path
@@ -99,7 +107,9 @@ Positive = Annotated[int, Field(ge=1, le=100_000)]
 Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 StepName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 Text = Annotated[str, Field(max_length=100_000)]
-Line = Annotated[str, Field(min_length=1, max_length=2_000)]
+SAYS_SOMETHING = AfterValidator(_says_something)
+"""For a text that has to be there: white space alone is none."""
+Line = Annotated[str, Field(min_length=1, max_length=2_000), SAYS_SOMETHING]
 InputName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from jackline_server.definitions.shapes import Shape
-from jackline_server.definitions.units import Line, Micros, Milliseconds, Positive, Tokens
+from jackline_server.definitions.units import SAYS_SOMETHING, Line, Micros, Milliseconds, Positive, Tokens
 
 CASE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 CaseName = Annotated[str, Field(pattern=CASE_NAME)]
@@ -18,7 +18,7 @@ Times = Annotated[int, Field(ge=1, le=100)]
 Calls = Annotated[int, Field(ge=0, le=100_000)]
 Seconds = Annotated[int, Field(ge=1, le=2_592_000)]
 Reference = Annotated[str, Field(min_length=1, max_length=300)]
-Words = Annotated[str, Field(min_length=1, max_length=10_000)]
+Words = Annotated[str, Field(min_length=1, max_length=10_000), SAYS_SOMETHING]
 
 
 class BoundsShape(Shape):
@@ -75,7 +75,7 @@ class JudgeShape(Shape):
     """`judge` of an expectation: a model that passes or does not pass what came out."""
 
     model: Reference | None = None
-    criteria: Annotated[str, Field(min_length=1, max_length=20_000)]
+    criteria: Annotated[str, Field(min_length=1, max_length=20_000), SAYS_SOMETHING]
     on_error: Literal["fail", "ignore"] = "fail"
 
 
