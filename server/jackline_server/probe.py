@@ -5,6 +5,7 @@ that is `rpc`'s. It stands beside `commands`, because it runs every few seconds 
 nor what reads it.
 """
 
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -30,6 +31,8 @@ def health(
     timeout: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds to wait for the answer.")] = 3.0,
 ) -> None:
     """Ask a server whether it serves: code 0 if it does, 1 if it drains, starts or is not there. No token."""
+    if math.isnan(timeout):  # which is in no range and beyond none
+        raise typer.BadParameter("--timeout nan: write seconds, from 0.1 to 60")
     server = address or served_address(os.environ)
     with grpc.insecure_channel(server, options=(("grpc.enable_http_proxy", 0),)) as channel:
         check: Any = channel.unary_unary(

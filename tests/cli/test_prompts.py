@@ -189,3 +189,13 @@ async def test_a_jackline_server_takes_the_workflow_and_answers(servers: Servers
     assert refused.code == 65
     assert "the workflow of the prompt:" in refused.err
     assert "unknown_connection" in refused.err
+
+
+async def test_what_a_server_calls_its_models_reaches_no_terminal_raw(
+    console: Console, service: ScriptedService
+) -> None:
+    names = ["a\x1b]0;owned\x07", "b\x9b2J\u202e\rc"]
+    service.script("GetServerInfo", wire.GetServerInfoResponse(models=names))
+    done = await console.run("run", "--prompt", "x")
+    assert (done.code, done.hidden_bytes, "\u202e" in done.err) == (2, set(), False)
+    assert "a\\x1b]0;owned\\x07, b\\x9b2J\\u202e\\rc" in done.err.replace("\n", "")

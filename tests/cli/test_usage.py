@@ -28,6 +28,7 @@ from tests.support.scripted_service import (
 )
 
 BEYOND = str(10**20)
+NO_NUMBERS = ("1e999", "-1e999", "NaN", "Infinity", "9" * 5_000)
 BY_NUMBER = (
     ("watch", RUN_ID, "--after"),
     ("fork", RUN_ID, "--at"),
@@ -80,6 +81,9 @@ BY_NUMBER = (
         ("adjust", RUN_ID, "--timeout", "999999999d"),
         ("bulk", "abort", "--older-than", "3000000d"),
         *((*words, BEYOND) for words in BY_NUMBER),
+        *(("run", "a", "-i", f"k:={number}") for number in NO_NUMBERS),
+        *(("run", "a", "--input", f"[{number}]") for number in NO_NUMBERS),
+        *(("health", "--timeout", text) for text in ("nan", "inf", "-1", "1e400")),
         ("workflow",),
         ("workflow", "bogus"),
         ("workflow", "get"),

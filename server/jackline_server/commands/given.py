@@ -96,8 +96,9 @@ def say(*lines: str) -> None:
 
 
 def say_json(value: object) -> None:
-    """Print one JSON document on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=float) + "\n")
+    """Print one JSON document on standard output, hidden characters as escapes."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=float)
+    sys.stdout.write(f"{printable_json(text)}\n")
 
 
 def fail(command: str, code: int, *lines: str) -> NoReturn:
@@ -110,6 +111,11 @@ def fail(command: str, code: int, *lines: str) -> NoReturn:
 def printable(text: str) -> str:
     """The text with each control character but line ends and tabs as its escape."""
     return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
+
+
+def printable_json(text: str) -> str:
+    """JSON text that means the same, each hidden character in its texts as JSON's own escape."""
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
 
 
 def indented(lines: Sequence[str], by: str) -> list[str]:

@@ -5,6 +5,7 @@ the server checks.
 """
 
 import json
+import math
 import re
 import shlex
 import sys
@@ -25,6 +26,7 @@ _LARGEST_INPUT = 4 * 1024 * 1024
 _LARGEST_WORKFLOW = 256 * 1024
 _FILE_FOLDERS = ("steering", "skills")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MOST_DIGITS = 4_000
 _LARGEST_NUMBER = 2**63 - 1
 _LARGEST_SMALL_NUMBER = 2**32 - 1
 _LONGEST_MS = 315_576_000_000 * 1_000
@@ -111,15 +113,35 @@ def read_json(text: str, *, name: str) -> bytes:
 
 def _parsed(given: bytes, *, name: str = "the input") -> object:
     try:
-        return json.loads(given.decode())
+        return _json(given.decode())
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{name} is not UTF-8: byte {error.start + 1}") from error
     except json.JSONDecodeError as error:
         raise typer.BadParameter(
             f"{name} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from error
+    except ValueError as error:
+        raise typer.BadParameter(f"{name}: {error}") from error
     except RecursionError as error:
         raise typer.BadParameter(f"{name} is nested too deeply") from error
+
+
+def _json(text: str) -> object:
+    """Reads JSON. Raises ValueError for what is none, and for numbers that can't be passed on."""
+    return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(text):,} digits; at most {_MOST_DIGITS:,} can be sent")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{text[:40]} is no number of JSON that can be sent: 1.8e308 is about the largest")
+    return found
 
 
 def _pairs(
@@ -141,9 +163,11 @@ def _pair(pair: str, flag: str, meaning: Callable[[str, str], object] | None) ->
     if not key.endswith(":"):
         return key, meaning(key, value) if meaning else value
     try:
-        return key.removesuffix(":"), json.loads(value)
+        return key.removesuffix(":"), _json(value)
     except (json.JSONDecodeError, RecursionError) as error:
         raise typer.BadParameter(f"{flag} {pair!r}: what follows := is not JSON") from error
+    except ValueError as error:
+        raise typer.BadParameter(f"{flag} {key}: {error}") from error
 
 
 def read_labels(pairs: Iterable[str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from jackline_client.cli.exit_codes import ExitCode, exit_code_table
+from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.streams import OutputLost, heed_lost_output, lost_output, prepare_streams
 
 _GROUP = "jackline.commands"
@@ -105,6 +106,14 @@ class LazyGroup(TyperGroup):
             _OWN[cmd_name].summary if cmd_name in _OWN else _SERVER.get(cmd_name, "Provided by the server.")
         )
         return _command(cmd_name, lambda: None, summary=summary)
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - see above
+        """Calls the command. What is said to be wrong with a line may quote a server."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = "\n".join(printable_lines(error.message))
+            raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - see above
         """Loads the command that is called."""

@@ -20,7 +20,7 @@ from jackline_server.commands.evaluation.door import Door
 from jackline_server.commands.evaluation.reporting import Line, case_lines, junit, summary
 from jackline_server.commands.evaluation.results import CaseResult, Results
 from jackline_server.commands.evaluation.running import Evaluation
-from jackline_server.commands.given import Output, fail
+from jackline_server.commands.given import Output, fail, printable_json
 from jackline_server.commands.writing import what_keeps_from_writing, write_named
 from jackline_server.expressions.cel import CelExpressions
 
@@ -82,7 +82,9 @@ class _Shown:
         if self._output is Output.TEXT:
             self._lines(summary(results))
         else:
-            self._shown(lambda: [self._screen.raw(line) for line in results.text().splitlines()])
+            self._shown(
+                lambda: [self._screen.raw(line) for line in printable_json(results.text()).split("\n")[:-1]]
+            )
 
     def _lines(self, lines: Iterable[Line]) -> None:
         self._shown(lambda: show_lines(self._screen, lines))
