@@ -1,12 +1,15 @@
 """What the masks recognise, what they leave alone, and how long they take."""
 
+import json
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jackline_server.core import json_text
 from jackline_server.core.gate_plans import MaskPlan, Pii
-from jackline_server.core.plan import JsonObject
+from jackline_server.core.plan import JsonObject, JsonValue
 from jackline_server.policies.masking import REGIONS, PiiMasks
 
 ALL = MaskPlan(kinds=frozenset(Pii))
@@ -127,6 +130,43 @@ def test_an_escape_hides_nothing_and_a_document_without_such_data_keeps_its_text
 def test_json_in_a_text_is_masked_in_what_it_holds_and_stays_json(text: str, shown: str) -> None:
     assert masked(text) == shown
     assert masked(shown) == shown
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "ann@example.org",
+                "NL91ABNA0417164300",
+                "+31201234567",
+                "4111111111111111",
+                "x",
+                " ",
+                "\n",
+                "\t",
+            ),
+            *("\\", '"', "é", "{", "}", "[", "]", ":", ",", "\\n", "`", "\0", "😀"),
+        ]
+    ),
+    max_size=6,
+).map("".join)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(4111111111111111) | PIECES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PIECES, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    value=st.lists(VALUES, max_size=3) | st.dictionaries(PIECES, VALUES, max_size=3), ascii_only=st.booleans()
+)
+def test_any_json_in_a_text_is_masked_as_the_same_json_alone(value: JsonValue, *, ascii_only: bool) -> None:
+    document = json.dumps(value, ensure_ascii=ascii_only, indent=1)
+    alone = json_text.parse(PiiMasks().json(document, ALL))
+    assert json_text.parse(masked(document)) == alone
+    before, behind = "As {asked}:\n```json\n", "\n```\n"
+    shown = masked(before + document + behind)
+    assert json_text.parse(shown.removeprefix(before).removesuffix(behind)) == alone
 
 
 @pytest.mark.parametrize(
