@@ -74,7 +74,7 @@ async def test_a_profile_of_the_loop_shows_the_server(tmp_path: Path) -> None:
     code, _, err = await bench("--tiny", "--profile", str(file), "loop")
     assert code == 0, err
     functions: dict[tuple[str, int, str], object] = vars(pstats.Stats(str(file)))["stats"]
-    assert any(name.endswith("runtime/runner.py") for name, _, _ in functions)
+    assert any(name.endswith("runtime/driving/runner.py") for name, _, _ in functions)
 
 
 async def test_a_floor_that_is_told_the_wrong_events_refuses(tmp_path: Path) -> None:
