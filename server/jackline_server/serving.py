@@ -83,11 +83,12 @@ async def _serve(config: Config) -> int:
 
 
 def _settle_heap() -> None:
-    """Take what booting made out of the collector's sight.
+    """Take what booting made out of the collector's sight, and switch it on again (`commands.serving`).
 
     A full collection stops every thread while it looks through all that there is, and most of that is code.
     The rest is values that refer to no cycle and go by themselves, so looking for cycles can be rare.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)

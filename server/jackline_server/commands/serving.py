@@ -1,5 +1,6 @@
 """`jackline serve`: the flags of a server. What the process then does is in `jackline_server.serving`."""
 
+import gc
 from typing import Annotated
 
 import typer
@@ -37,6 +38,7 @@ def serve(  # noqa: PLR0913 - one parameter a flag
 
     Flags win over the environment (JACKLINE_LISTEN, JACKLINE_DATA, ...), which wins over the config file.
     """
+    gc.disable()  # what is loaded while booting is kept; `serving` looks for garbage once the server is up
     flags = flags_given(
         {
             "workflows": workflows,
